@@ -1,0 +1,54 @@
+# The commands of this project; CI runs the same ones (.ci/run).
+# Needs python3 and make. Everything else goes into .venv, from the lock files in requirements/.
+
+PYTHON ?= python3
+UV ?= uv
+ARGS ?=
+python = .venv/bin/python
+
+.PHONY: up setup setup-dev test lint format real browser soak bench lock clean
+
+up: setup  ## sets up, then starts Shoal; more flags: make up ARGS="--listen 127.0.0.1:0"
+	@exec .venv/bin/shoal up $(ARGS)
+
+setup:
+	@$(PYTHON) scripts/bootstrap.py runtime
+
+setup-dev:
+	@$(PYTHON) scripts/bootstrap.py dev
+
+test: setup-dev
+	$(python) -m pytest -q $(ARGS)
+
+lint: setup-dev
+	$(python) -m ruff check .
+	$(python) -m ruff format --check .
+	$(python) -m mypy
+
+format: setup-dev
+	$(python) -m ruff check --fix .
+	$(python) -m ruff format .
+
+# Exit code 5 of pytest: nothing has this mark.
+real: setup-dev  ## with programs of the outside world, as far as this machine has them
+	@command -v kubectl >/dev/null || echo "NOT RUN: kubectl tests (no kubectl on this machine)"
+	@$(python) -m pytest -q -m real $(ARGS) || { code=$$?; test $$code = 5 && echo "NOT RUN: real tests (none yet)"; }
+
+browser:
+	@echo "NOT RUN: browser tests (no dashboard yet)"
+
+soak: setup-dev
+	@$(python) -m pytest -q -m soak $(ARGS) || { code=$$?; test $$code = 5 && echo "NOT RUN: soak tests (none yet)"; }
+
+bench: setup-dev
+	$(python) -m bench $(ARGS)
+
+lock:  ## writes requirements/*.txt anew from pyproject.toml; needs uv
+	$(UV) pip compile pyproject.toml $(lock_flags) -o requirements/runtime.txt
+	$(UV) pip compile pyproject.toml $(lock_flags) -o requirements/dev.txt --group dev -c requirements/runtime.txt
+
+lock_flags = --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build

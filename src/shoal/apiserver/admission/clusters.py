@@ -1,0 +1,27 @@
+"""LogicalClusters live in root only, and root itself stays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shoal.apiserver.core import Call, Core
+from shoal.apiserver.paths import ROOT
+from shoal.kinds.logicalcluster import GROUP, PLURAL
+from shoal.objects.errors import Forbidden
+
+RESOURCE = (GROUP, PLURAL)
+
+
+def admit(core: Core, call: Call, new: dict[str, Any], old: dict[str, Any] | None) -> None:
+    if call.target.cluster != ROOT:
+        raise Forbidden("logicalclusters.core.shoal.dev is forbidden: logical clusters are declared in root only")
+
+
+def admit_delete(call: Call) -> None:
+    if call.name == ROOT:
+        raise Forbidden(
+            'logicalclusters.core.shoal.dev "root" is forbidden: root always exists',
+            name=ROOT,
+            group=GROUP,
+            kind=PLURAL,
+        )

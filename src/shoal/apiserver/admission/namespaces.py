@@ -1,0 +1,42 @@
+"""Nothing is created in a namespace that does not exist or is going away; some namespaces never go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shoal.apiserver.core import Call, Core
+from shoal.objects.errors import Cause, Forbidden, NotFound
+
+IMMORTAL = ("default", "kube-system", "kube-public")
+
+
+def admit(core: Core, call: Call, old: dict[str, Any] | None) -> None:
+    if old is not None or not call.namespace:
+        return
+    resource = call.resource
+    entry = core.cache.kind("", "namespaces").get(call.target.cluster, "", call.namespace)
+    if entry is None:
+        raise NotFound(f'namespaces "{call.namespace}" not found', name=call.namespace, kind="namespaces")
+    # Looking for the text first spares a decode on every create; labels can hold it too, hence the second look.
+    if b'"deletionTimestamp":"' in entry.data and "deletionTimestamp" in entry.object()["metadata"]:
+        why = f"unable to create new content in namespace {call.namespace} because it is being terminated"
+        raise Forbidden(
+            f'{resource.group_resource} "{call.name}" is forbidden: {why}'
+            if call.name
+            else f"{resource.group_resource} is forbidden: {why}",
+            name=call.name,
+            group=resource.group,
+            kind=resource.plural,
+            causes=[
+                Cause("NamespaceTerminating", f"namespace {call.namespace} is being terminated", "metadata.namespace")
+            ],
+        )
+
+
+def admit_delete(call: Call) -> None:
+    if call.name in IMMORTAL:
+        raise Forbidden(
+            f'namespaces "{call.name}" is forbidden: this namespace may not be deleted',
+            name=call.name,
+            kind="namespaces",
+        )

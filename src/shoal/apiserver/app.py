@@ -1,0 +1,202 @@
+"""The chain every request goes through, in reading order: cluster → authn → authz → verb → answer.
+
+`App.handle` is a `wire.Handler`: it answers at once what needs no waiting and returns an awaitable for writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import orjson
+
+from shoal.apiserver import inflight
+from shoal.apiserver.authn import User
+from shoal.apiserver.authz import Attributes, forbidden
+from shoal.apiserver.clusters import LogicalCluster
+from shoal.apiserver.core import Call, Core
+from shoal.apiserver.impersonation import impersonated
+from shoal.apiserver.metrics import Metrics
+from shoal.apiserver.negotiate import accepted
+from shoal.apiserver.nonresource import NonResource
+from shoal.apiserver.options import boolean, parse_query
+from shoal.apiserver.paths import ROOT, WILDCARD, Target, parse, verb_of
+from shoal.apiserver.registry import Resource
+from shoal.apiserver.selection import selection
+from shoal.apiserver.verbs import find_verb
+from shoal.apiserver.verbs.watch import watch
+from shoal.objects.errors import (
+    Forbidden,
+    InternalError,
+    MethodNotSupported,
+    NotFound,
+    StatusError,
+    StoreError,
+    TimedOut,
+)
+from shoal.objects.wire import Answer, Request, Response, StreamResponse
+
+log = logging.getLogger("shoal.apiserver")
+
+REQUEST_SECONDS = 60.0
+MASTERS = "system:masters"
+
+
+class App:
+    def __init__(self, core: Core, nonresource: NonResource, metrics: Metrics) -> None:
+        self._core = core
+        self._nonresource = nonresource
+        self._metrics = metrics
+        self._inflight = inflight.Limiter()
+
+    def handle(self, request: Request) -> Answer | Awaitable[Answer]:
+        began = self._core.clock.monotonic()
+        target = parse(request.path)
+        labels = (request.method, target.group, target.version, target.plural, target.subresource)
+        try:
+            answer = self._answer(request, target)
+        except Exception as error:
+            return self._done(request, labels, began, failure(error))
+        if isinstance(answer, Response | StreamResponse):
+            return self._done(request, labels, began, answer)
+        return self._wait(request, labels, began, answer)
+
+    async def _wait(
+        self, request: Request, labels: tuple[str, str, str, str, str], began: float, work: Awaitable[Answer]
+    ) -> Answer:
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                answer = await work
+        except TimeoutError:
+            answer = failure(
+                TimedOut(f"Timeout: request did not complete within {REQUEST_SECONDS:.0f}s", retry_after=1)
+            )
+        except Exception as error:
+            answer = failure(error)
+        return self._done(request, labels, began, answer)
+
+    def _answer(self, request: Request, target: Target) -> Answer | Awaitable[Answer]:
+        query = parse_query(request.query)
+        user = self._core.authenticator.authenticate(request, target.cluster)
+        cluster = self._enter(target, user)
+        user = impersonated(request, user, target.cluster, self._core.authorizer)
+        if not target.is_resource:
+            return self._nonresource.answer(request, target, user, cluster, query)
+        verb = verb_of(request.method, target, boolean(query, "watch"))
+        self._authorize(target, verb, user, query)
+        resource = self._find(cluster, target)
+        if target.cluster == WILDCARD and verb not in ("list", "watch"):
+            raise MethodNotSupported("the wildcard view of all logical clusters can be listed and watched only")
+        view = accepted(request.headers.get("accept", ""))
+        kind = self._core.cache.kind(resource.group, resource.plural)
+        call = Call(request, target, verb, user, cluster, resource, kind, view, query)
+        if resource.deprecated:
+            call.warnings.append(resource.deprecated)
+        run = find_verb(call)
+        if verb == "watch":
+            return self._warn(call, watch(self._core, call))
+        with self._inflight.enter(mutating=verb in inflight.MUTATING) as ticket:
+            answer = run(self._core, call)
+            if isinstance(answer, Response | StreamResponse):
+                return self._warn(call, answer)
+            return self._later(call, answer, ticket.keep())
+
+    async def _later(self, call: Call, work: Awaitable[Answer], release: Callable[[], None]) -> Answer:
+        try:
+            return self._warn(call, await work)
+        finally:
+            release()
+
+    def _enter(self, target: Target, user: User) -> LogicalCluster:
+        """An unknown cluster is told apart from a closed one only to those who may see them all."""
+        if target.cluster == WILDCARD:
+            if user.cluster == ROOT and MASTERS in user.groups:
+                root = self._core.clusters.get(ROOT)
+                assert root is not None
+                return root
+            raise Forbidden("the wildcard view of all logical clusters is for administrators of root only")
+        cluster = self._core.clusters.get(target.cluster)
+        if cluster is not None:
+            return cluster
+        if user.cluster == ROOT and MASTERS in user.groups:
+            raise NotFound(
+                f'logicalclusters.core.shoal.dev "{target.cluster}" not found',
+                name=target.cluster,
+                group="core.shoal.dev",
+                kind="logicalclusters",
+            )
+        raise Forbidden(f'forbidden: User "{user.name}" cannot enter the logical cluster "{target.cluster}"')
+
+    def _authorize(self, target: Target, verb: str, user: User, query: dict[str, str]) -> None:
+        name = target.name
+        if not name and "fieldSelector" in query and verb in ("list", "watch", "deletecollection"):
+            chosen = selection(_ANY, "", query["fieldSelector"]) if _by_name(query["fieldSelector"]) else None
+            name = chosen.name if chosen is not None else ""
+        namespace = target.namespace
+        if target.plural == "namespaces" and target.group == "" and target.name:
+            namespace = target.name
+        attributes = Attributes(
+            cluster=target.cluster,
+            verb=verb,
+            group=target.group,
+            version=target.version,
+            resource=target.plural,
+            subresource=target.subresource,
+            namespace=namespace,
+            name=name,
+        )
+        decision = self._core.authorizer.authorize(user, attributes)
+        if not decision.allowed:
+            raise forbidden(user, attributes, decision.reason)
+
+    def _find(self, cluster: LogicalCluster, target: Target) -> Resource:
+        resource = self._core.clusters.registry(cluster).find(target.group, target.version, target.plural)
+        if resource is None or (target.namespace and not resource.namespaced):
+            raise NotFound("the server could not find the requested resource")
+        if resource.namespaced and target.name and not target.namespace:
+            raise NotFound("the server could not find the requested resource")
+        return resource
+
+    @staticmethod
+    def _warn(call: Call, answer: Answer) -> Answer:
+        if call.warnings:
+            answer.headers += tuple(("Warning", f'299 - "{_quoted(text)}"') for text in dict.fromkeys(call.warnings))
+        return answer
+
+    def _done(self, request: Request, labels: tuple[str, str, str, str, str], began: float, answer: Answer) -> Answer:
+        self._metrics.observe(labels, answer.status, self._core.clock.monotonic() - began)
+        if isinstance(answer, Response) and answer.content_type == "application/json" and _wants_pretty(request):
+            body = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
+            answer.body = orjson.dumps(orjson.loads(body), option=orjson.OPT_INDENT_2) + b"\n" if body else body
+        return answer
+
+
+_ANY = Resource("", "", "", "", "", False)
+
+
+def _by_name(fields: str) -> bool:
+    return fields.startswith(("metadata.name=", "metadata.name==")) and "," not in fields
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")[:1024]
+
+
+def _wants_pretty(request: Request) -> bool:
+    """As upstream: asked for, or a browser or curl by its name."""
+    if "pretty=" in request.query:
+        return parse_query(request.query).get("pretty", "") in ("1", "true")
+    return request.headers.get("user-agent", "").startswith(("curl", "Wget", "Mozilla/5.0"))
+
+
+def failure(error: Exception) -> Response:
+    """Any exception as the Status a client understands."""
+    if isinstance(error, StoreError):
+        log.error("the store refused: %s", error)
+        error = InternalError(f"Internal error occurred: {error}", retry_after=1)
+    elif not isinstance(error, StatusError):
+        log.error("unexpected error", exc_info=error)
+        error = InternalError(f"Internal error occurred: {type(error).__name__}")
+    headers = (("Retry-After", str(error.retry_after)),) if error.retry_after else ()
+    return Response(error.status_code, orjson.dumps(error.wire()), headers=headers)

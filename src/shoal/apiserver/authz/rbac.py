@@ -1,0 +1,222 @@
+"""Role-based access control: may this user do this in this logical cluster?
+
+Reads roles and bindings through `RoleSource` and remembers what it found until the cluster's RBAC
+generation changes, so that the usual answer is one dict lookup. No I/O, no waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from shoal.apiserver.authn import User
+from shoal.apiserver.authz.rules import Rule, matches_path, matches_resource, quoted, strings
+from shoal.kinds.rbac import GROUP
+from shoal.objects.errors import Forbidden, InternalError, NotFound
+
+Object = Mapping[str, Any]
+
+MAX_DECISIONS = 65_536
+MAX_RULE_SETS = 8_192
+
+
+class RoleSource(Protocol):
+    """Where the RBAC objects of every logical cluster are found, as wire dicts."""
+
+    def cluster_role_bindings(self, cluster: str) -> Sequence[Object]: ...
+
+    def role_bindings(self, cluster: str, namespace: str) -> Sequence[Object]: ...
+
+    def cluster_role(self, cluster: str, name: str) -> Object | None: ...
+
+    def role(self, cluster: str, namespace: str, name: str) -> Object | None: ...
+
+    def generation(self, cluster: str) -> int:
+        """Another number whenever any RBAC object of the cluster changed, never one it had before."""
+
+
+class Attributes(NamedTuple):
+    """What a request wants. It is a non-resource one if it has a `path` and no `resource`."""
+
+    cluster: str
+    verb: str
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    path: str = ""
+
+
+class Decision(NamedTuple):
+    allowed: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The rules a user holds in a namespace, each with the words that name where it comes from."""
+
+    generation: int
+    rules: tuple[tuple[Rule, str], ...]
+    errors: tuple[str, ...]
+
+    @property
+    def bare(self) -> list[Rule]:
+        return [rule for rule, _ in self.rules]
+
+    @property
+    def error(self) -> str:
+        """What could not be resolved, in one sentence; empty when everything was."""
+        unique = list(dict.fromkeys(self.errors))
+        return unique[0] if len(unique) == 1 else "[" + ", ".join(unique) + "]" if unique else ""
+
+
+class _Verdict(NamedTuple):
+    """The answer to one question for every object name at once."""
+
+    generation: int
+    named: Mapping[str, Decision]
+    otherwise: Decision
+
+
+class Authorizer:
+    def __init__(self, source: RoleSource) -> None:
+        self._source = source
+        self._verdicts: dict[tuple[object, ...], _Verdict] = {}
+        self._held: dict[tuple[object, ...], Held] = {}
+
+    def authorize(self, user: User, attributes: Attributes) -> Decision:
+        cluster, verb, group, _, resource, subresource, namespace, name, path = attributes
+        if user.cluster != cluster and not user.crosses_clusters:
+            return _STRANGER
+        if user.privileged:
+            return _ALLOWED
+        key = (user.subject, cluster, verb, group, resource, subresource, namespace, "" if resource else path)
+        verdict = self._verdicts.get(key)
+        if verdict is None or verdict.generation != self._source.generation(cluster):
+            verdict = self._judge(user, attributes)
+            if len(self._verdicts) >= MAX_DECISIONS:
+                self._verdicts.clear()
+            self._verdicts[key] = verdict
+        return verdict.named.get(name, verdict.otherwise)
+
+    def held(self, user: User, cluster: str, namespace: str) -> Held:
+        """The rules that apply to the user there. Those of another cluster's user are none."""
+        generation = self._source.generation(cluster)
+        key = (user.subject, cluster, namespace)
+        held = self._held.get(key)
+        if held is None or held.generation != generation:
+            held = self._resolve(user, cluster, namespace, generation)
+            if len(self._held) >= MAX_RULE_SETS:
+                self._held.clear()
+            self._held[key] = held
+        return held
+
+    def role_rules(self, cluster: str, role_ref: Object, namespace: str) -> Sequence[Rule]:
+        """The rules of the role a binding refers to."""
+        kind, name = role_ref.get("kind", ""), role_ref.get("name", "")
+        if kind == "Role":
+            role = self._source.role(cluster, namespace, name)
+        elif kind == "ClusterRole":
+            role = self._source.cluster_role(cluster, name)
+        else:
+            raise InternalError(f"unsupported role reference kind: {quoted(kind)}")
+        if role is None:
+            singular = kind.lower()
+            raise NotFound(f"{singular}.{GROUP} {quoted(name)} not found", name=name, group=GROUP, kind=singular)
+        return role.get("rules") or ()
+
+    def _judge(self, user: User, attributes: Attributes) -> _Verdict:
+        _, verb, group, _, resource, subresource, namespace, _, path = attributes
+        held = self.held(user, attributes.cluster, namespace)
+        named: dict[str, Decision] = {}
+        for rule, source in held.rules:
+            if path and not resource:
+                if matches_path(rule, verb, path):
+                    return _Verdict(held.generation, named, Decision(True, f"RBAC: allowed by {source}"))
+            elif matches_resource(rule, verb, group, resource, subresource):
+                allowed = Decision(True, f"RBAC: allowed by {source}")
+                names = strings(rule, "resourceNames")
+                if not names:
+                    return _Verdict(held.generation, named, allowed)
+                for name in names:
+                    named.setdefault(name, allowed)
+        return _Verdict(held.generation, named, Decision(False, f"RBAC: {held.error}" if held.error else ""))
+
+    def _resolve(self, user: User, cluster: str, namespace: str, generation: int) -> Held:
+        if user.cluster != cluster and not user.crosses_clusters:
+            return Held(generation, (), ())
+        rules: list[tuple[Rule, str]] = []
+        problems: list[str] = []
+        bindings = [(binding, "") for binding in self._source.cluster_role_bindings(cluster)]
+        if namespace:
+            bindings += [(binding, namespace) for binding in self._source.role_bindings(cluster, namespace)]
+        for binding, scope in bindings:
+            subject = _applying_subject(user, binding, scope)
+            if subject is None:
+                continue
+            try:
+                granted = self.role_rules(cluster, binding["roleRef"], scope)
+            except (NotFound, InternalError) as problem:
+                problems.append(problem.message)
+                continue
+            source = _describe_source(binding, subject, scope)
+            rules += [(rule, source) for rule in granted]
+        return Held(generation, tuple(rules), tuple(problems))
+
+
+_ALLOWED = Decision(True)
+_STRANGER = Decision(False, "the user belongs to another cluster")
+
+
+def forbidden(user: User, attributes: Attributes, reason: str = "") -> Forbidden:
+    """The 403 of a request that was not allowed."""
+    _, verb, group, _, resource, subresource, namespace, name, path = attributes
+    who = f"User {quoted(user.name)} cannot {verb}"
+    if path and not resource:
+        said = f"{who} path {quoted(path)}"
+    else:
+        what = quoted(f"{resource}/{subresource}" if subresource else resource)
+        where = f"in the namespace {quoted(namespace)}" if namespace else "at the cluster scope"
+        said = f"{who} resource {what} in API group {quoted(group)} {where}"
+    # Names come from the request: an error page must never become markup.
+    said = said.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return forbidden_object(group, resource, name, f"{said}: {reason}" if reason else said)
+
+
+def forbidden_object(group: str, resource: str, name: str, said: str) -> Forbidden:
+    """`roles.rbac.authorization.k8s.io "x" is forbidden: …`"""
+    title = f"{resource}.{group}" if group else resource
+    if name and title:
+        title += f" {quoted(name)}"
+    message = f"{title} is forbidden: {said}" if title else f"forbidden: {said}"
+    return Forbidden(message, name=name, group=group, kind=resource)
+
+
+def _applying_subject(user: User, binding: Object, namespace: str) -> Object | None:
+    for subject in binding.get("subjects") or ():
+        kind, name = subject.get("kind"), subject.get("name")
+        if kind == "User":
+            applies = user.name == name
+        elif kind == "Group":
+            applies = name in user.groups
+        else:
+            home = subject.get("namespace") or namespace
+            applies = kind == "ServiceAccount" and home != "" and user.name == f"system:serviceaccount:{home}:{name}"
+        if applies:
+            found: Object = subject
+            return found
+    return None
+
+
+def _describe_source(binding: Object, subject: Object, namespace: str) -> str:
+    name = binding["metadata"]["name"]
+    kind, label = ("RoleBinding", f"{name}/{namespace}") if namespace else ("ClusterRoleBinding", name)
+    who = subject["name"]
+    if subject["kind"] == "ServiceAccount":
+        who += f"/{subject.get('namespace') or namespace}"
+    role = binding["roleRef"]
+    return f"{kind} {quoted(label)} of {role['kind']} {quoted(role['name'])} to {subject['kind']} {quoted(who)}"

@@ -1,0 +1,93 @@
+"""The objects every logical cluster starts with, shared until somebody writes them.
+
+They are laid under a cluster's tables when it is first looked at: no writes, and nothing kept for a cluster
+nobody uses. Their uid follows from the cluster's, so that it never changes.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+from shoal.apiserver.cache import Entry
+from shoal.apiserver.clusters import LogicalCluster
+from shoal.apiserver.encoding import encode, splice
+from shoal.apiserver.paths import ROOT
+from shoal.kinds.apiextensions import default_crd, establish
+from shoal.kinds.builtin import default_rbac
+from shoal.kinds.rbac import aggregate
+
+Object = dict[str, Any]
+
+NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+FIRST_REVISION = 1
+_RBAC = "rbac.authorization.k8s.io/"
+
+
+class Bootstrap:
+    def __init__(self, cluster: Callable[[str], LogicalCluster | None]) -> None:
+        self._cluster = cluster
+
+    def __call__(self, kind: str, cluster: str) -> list[Entry] | None:
+        objects = _objects(kind, cluster == ROOT)
+        if not objects:
+            return []
+        owner = self._cluster(cluster)
+        if owner is None:
+            return None
+        return [_entry(kind, obj, owner) for obj in objects]
+
+
+def _entry(kind: str, template: Object, owner: LogicalCluster) -> Entry:
+    metadata = template["metadata"]
+    namespace, name = metadata.get("namespace", ""), metadata["name"]
+    uid = str(uuid.uuid5(uuid.UUID(owner.uid), f"{kind}/{namespace}/{name}"))
+    obj = {**template, "metadata": {**metadata, "uid": uid, "creationTimestamp": owner.created}}
+    return Entry(namespace, name, FIRST_REVISION, splice(encode(obj), FIRST_REVISION), virtual=True)
+
+
+@lru_cache(maxsize=64)
+def _objects(kind: str, in_root: bool) -> list[Object]:
+    if kind == "core/namespaces":
+        return [_namespace(name) for name in NAMESPACES]
+    if kind.startswith(_RBAC):
+        return _default_roles(kind.removeprefix(_RBAC))
+    if kind == "apiextensions.k8s.io/customresourcedefinitions" and in_root:
+        return own_definitions()
+    return []
+
+
+def _default_roles(plural: str) -> list[Object]:
+    """Upstream's, the aggregated ones (admin, edit, view) filled as its controller fills them."""
+    found = default_rbac()
+    roles = found.get(plural, [])
+    if plural != "clusterroles":
+        return roles
+    return [{**role, "rules": aggregate(role, roles)} if "aggregationRule" in role else role for role in roles]
+
+
+def _namespace(name: str) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
+        "spec": {"finalizers": ["kubernetes"]},
+        "status": {"phase": "Active"},
+    }
+
+
+def own_definitions() -> list[Object]:
+    """Shoal's CRDs, established."""
+    found = []
+    for path in sorted(files("shoal.kinds").joinpath("crds").iterdir(), key=lambda path: path.name):
+        crd: Object = yaml.load(path.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        crd["metadata"]["generation"] = 1
+        default_crd(crd)
+        establish(crd, (), (), "1970-01-01T00:00:00Z")
+        found.append(crd)
+    return found

@@ -1,0 +1,114 @@
+"""The built-in resources as this server serves them: upstream's tables, with the rules of the kinds that have some."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from typing import Any
+
+from shoal.apiserver.columns import COLUMNS
+from shoal.apiserver.model import Model
+from shoal.apiserver.registry import Resource
+from shoal.apiserver.rules import Rules
+from shoal.kinds import apiextensions, coordination, core, rbac
+from shoal.kinds.apiextensions_validation import validate_crd
+from shoal.kinds.builtin import Builtin, profile
+from shoal.kinds.definitions import definition, definition_of
+from shoal.objects.errors import Cause
+from shoal.objects.names import (
+    NameRule,
+    is_config_map_key,
+    is_dns1123_label,
+    is_dns1123_subdomain,
+    is_path_segment_name,
+)
+from shoal.objects.schema import Definitions
+
+Object = dict[str, Any]
+
+NAME_RULES: dict[str, NameRule] = {
+    "dns-subdomain": is_dns1123_subdomain,
+    "dns-label": is_dns1123_label,
+    "path-segment": is_path_segment_name,
+    "config-map-key": is_config_map_key,
+}
+
+
+def _rbac(kind: str) -> Rules:
+    def default(obj: Object) -> None:
+        rbac.set_defaults(kind, obj)
+
+    def validate(obj: Object, old: Object | None) -> list[Cause]:
+        return rbac.validate(kind, obj, old)
+
+    return Rules(name=is_path_segment_name, create_on_update=True, default=default, validate=validate)
+
+
+RULES: dict[str, Rules] = {
+    "configmaps": Rules(validate=core.validate_config_map),
+    "secrets": Rules(default=core.default_secret, validate=core.validate_secret),
+    "namespaces": Rules(
+        name=is_dns1123_label,
+        default=core.default_namespace,
+        prepare_create=core.create_namespace,
+        prepare_delete=core.terminate_namespace,
+    ),
+    "events": Rules(create_on_update=True),
+    "events.events.k8s.io": Rules(create_on_update=True),
+    "leases.coordination.k8s.io": Rules(create_on_update=True, validate=coordination.validate_lease),
+    "roles.rbac.authorization.k8s.io": _rbac("Role"),
+    "clusterroles.rbac.authorization.k8s.io": _rbac("ClusterRole"),
+    "rolebindings.rbac.authorization.k8s.io": _rbac("RoleBinding"),
+    "clusterrolebindings.rbac.authorization.k8s.io": _rbac("ClusterRoleBinding"),
+    "customresourcedefinitions.apiextensions.k8s.io": Rules(
+        generation=True,
+        unconditional=False,
+        default=apiextensions.default_crd,
+        prepare_delete=apiextensions.terminate,
+        validate=validate_crd,
+    ),
+}
+
+
+_FOUND = Definitions(definition)
+
+
+@cache
+def resources(profile_name: str) -> list[Resource]:
+    return [_resource(builtin) for builtin in profile(profile_name)]
+
+
+@cache
+def _model(group: str, version: str, kind: str) -> Model:
+    return Model(definition(definition_of(group, version, kind)), definition, _FOUND)
+
+
+def _resource(builtin: Builtin) -> Resource:
+    subresources = {sub.name: (sub.group, sub.version, sub.kind, sub.verbs) for sub in builtin.subresources}
+    key = f"{builtin.plural}.{builtin.group}" if builtin.group else builtin.plural
+    model = partial(_model, builtin.group, builtin.version, builtin.kind)
+    return Resource(
+        group=builtin.group,
+        version=builtin.version,
+        plural=builtin.plural,
+        kind=builtin.kind,
+        singular=builtin.singular,
+        namespaced=builtin.namespaced,
+        verbs=builtin.verbs,
+        short_names=builtin.short_names,
+        categories=builtin.categories,
+        list_kind=builtin.kind + "List",
+        storage_version=builtin.version,
+        status="status" in subresources,
+        subresources={name: sub for name, sub in subresources.items() if name != "status"},
+        columns=COLUMNS.get(key, ()),
+        selectable=builtin.selectable,
+        schema=partial(_schema, builtin.group, builtin.version, builtin.kind),
+        schema_hash=builtin.storage_version_hash,
+        model=model,
+        rules=RULES.get(key, Rules(name=NAME_RULES.get(builtin.name_rule, is_dns1123_subdomain))),
+        deprecated=builtin.deprecated,
+    )
+
+
+def _schema(group: str, version: str, kind: str) -> Object:
+    return definition(definition_of(group, version, kind))

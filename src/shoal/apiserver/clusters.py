@@ -1,0 +1,105 @@
+"""Logical clusters: which exist, what each serves.
+
+`root` always exists; another exists exactly as long as its `LogicalCluster` object does, in root. A cluster's
+registry is the shared one of its profile plus its own CRDs, rebuilt lazily after one of them changed; an idle
+cluster holds nothing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from shoal.apiserver.cache import Cache, Change, Entry
+from shoal.apiserver.paths import ROOT
+from shoal.apiserver.registry import Registry, Resource
+from shoal.kinds.logicalcluster import GROUP, PLURAL
+
+KIND = (GROUP, PLURAL)
+DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
+
+
+@dataclass(frozen=True, slots=True)
+class LogicalCluster:
+    name: str
+    uid: str
+    created: str
+    revision: int
+    profile: str
+    version: str
+    terminating: bool = False
+
+
+class Clusters:
+    def __init__(
+        self,
+        cache: Cache,
+        builtins: Callable[[str], list[Resource]],
+        defined: Callable[[Entry], list[Resource]],
+    ) -> None:
+        """`builtins` gives the resources of a profile, `defined` those of one CustomResourceDefinition."""
+        self._cache = cache
+        self._builtins = builtins
+        self._defined = defined
+        self._plain: dict[str, Registry] = {}
+        self._registries: dict[str, Registry] = {}
+        self._known: dict[str, LogicalCluster] = {}
+        self._generations: dict[str, int] = {}
+        cache.kind(*DEFINITIONS).listen("*", self._definition_changed)
+        cache.kind(*KIND).listen(ROOT, self._cluster_changed)
+
+    def get(self, name: str) -> LogicalCluster | None:
+        found = self._known.get(name)
+        if found is None:
+            entry = self._cache.kind(*KIND).get(ROOT, "", name)
+            if entry is None:
+                return None
+            found = self._known[name] = _read(entry)
+        return found
+
+    def names(self) -> list[str]:
+        return [entry.name for entry in self._cache.kind(*KIND).table(ROOT).select("")]
+
+    def registry(self, cluster: LogicalCluster) -> Registry:
+        registry = self._registries.get(cluster.name)
+        if registry is None:
+            registry = self._registries[cluster.name] = self._build(cluster)
+        return registry
+
+    def generation(self, name: str) -> int:
+        """Changes whenever what the cluster serves does."""
+        return self._generations.get(name, 0)
+
+    def _build(self, cluster: LogicalCluster) -> Registry:
+        plain = self._plain.get(cluster.profile)
+        if plain is None:
+            plain = self._plain[cluster.profile] = Registry(self._builtins(cluster.profile))
+        definitions = self._cache.kind(*DEFINITIONS).table(cluster.name).select("")
+        if not definitions:
+            return plain
+        custom = [resource for entry in definitions for resource in self._defined(entry)]
+        return Registry([*plain, *custom])
+
+    def _definition_changed(self, change: Change) -> None:
+        self._registries.pop(change.cluster, None)
+        self._generations[change.cluster] = change.revision
+
+    def _cluster_changed(self, change: Change) -> None:
+        self._known.pop(change.last.name, None)
+        self._registries.pop(change.last.name, None)
+        if change.new is None:
+            self._cache.drop(change.last.name)
+
+
+def _read(entry: Entry) -> LogicalCluster:
+    obj = entry.object()
+    metadata, spec = obj["metadata"], obj.get("spec") or {}
+    return LogicalCluster(
+        name=entry.name,
+        uid=metadata["uid"],
+        created=metadata["creationTimestamp"],
+        revision=entry.revision,
+        profile=spec.get("profile", "hub"),
+        version=spec.get("version", ""),
+        terminating="deletionTimestamp" in metadata,
+    )

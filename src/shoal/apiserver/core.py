@@ -1,0 +1,80 @@
+"""What every verb is given: the server's parts (`Core`) and the request under way (`Call`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from shoal.apiserver.authn import Authenticator, User
+from shoal.apiserver.authz import Authorizer
+from shoal.apiserver.cache import Cache, Entry, Kind
+from shoal.apiserver.clusters import Clusters, LogicalCluster
+from shoal.apiserver.negotiate import View
+from shoal.apiserver.paths import Target
+from shoal.apiserver.registry import Resource
+from shoal.apiserver.tokens import TokenSigner
+from shoal.clock import Clock
+from shoal.objects.errors import NotFound
+from shoal.objects.wire import Request
+from shoal.store.interface import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Dice:
+    """Where uids and generated names come from; tests throw loaded ones."""
+
+    uid: Callable[[], str]
+    suffix: Callable[[], str]
+    """Five characters for generateName."""
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    store: Store
+    cache: Cache
+    clusters: Clusters
+    authenticator: Authenticator
+    authorizer: Authorizer
+    tokens: TokenSigner
+    clock: Clock
+    dice: Dice
+
+
+@dataclass(slots=True)
+class Call:
+    request: Request
+    target: Target
+    verb: str
+    user: User
+    cluster: LogicalCluster
+    resource: Resource
+    kind: Kind
+    view: View
+    query: dict[str, str]
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.target.name
+
+    @property
+    def namespace(self) -> str:
+        return self.target.namespace
+
+    def entry(self) -> Entry | None:
+        return self.kind.get(self.target.cluster, self.target.namespace, self.target.name)
+
+    def found(self) -> Entry:
+        entry = self.entry()
+        if entry is None:
+            raise self.not_found()
+        return entry
+
+    def not_found(self, name: str = "") -> NotFound:
+        name = name or self.target.name
+        return NotFound(
+            f'{self.resource.group_resource} "{name}" not found',
+            name=name,
+            group=self.resource.group,
+            kind=self.resource.plural,
+        )

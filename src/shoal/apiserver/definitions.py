@@ -1,0 +1,113 @@
+"""From a CustomResourceDefinition to the resources it makes the server serve."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+from weakref import WeakValueDictionary
+
+import orjson
+
+from shoal.apiserver.cache import Entry
+from shoal.apiserver.model import Model
+from shoal.apiserver.registry import Column, Resource, ScalePaths
+from shoal.apiserver.rules import Rules
+from shoal.kinds import apiextensions, logicalcluster
+from shoal.kinds.apiextensions_publish import published_schema
+
+Object = dict[str, Any]
+
+CUSTOM = Rules(generation=True, unconditional=False)
+OWN = {
+    (logicalcluster.GROUP, logicalcluster.PLURAL): Rules(
+        generation=True,
+        unconditional=False,
+        prepare_create=logicalcluster.prepare_create,
+        prepare_delete=logicalcluster.prepare_delete,
+    )
+}
+"""Shoal's own kinds are CRDs like any other, save for what the server fills in."""
+
+PRESERVE: Object = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
+
+
+class Definitions:
+    """Remembers what it made of a definition at a revision: a registry with a hundred CRDs rebuilds one."""
+
+    def __init__(self) -> None:
+        self._models: WeakValueDictionary[str, Model] = WeakValueDictionary()
+        self._made: dict[tuple[str, int], list[Resource]] = {}
+
+    def resources(self, entry: Entry) -> list[Resource]:
+        crd = entry.object()
+        key = (crd["metadata"]["uid"], entry.revision)
+        made = self._made.get(key)
+        if made is None:
+            stale = [old for old in self._made if old[0] == key[0]]
+            for old in stale:
+                del self._made[old]
+            made = self._made[key] = self._make(crd)
+        return made
+
+    def _make(self, crd: Object) -> list[Resource]:
+        if not apiextensions.is_true(crd, apiextensions.ESTABLISHED):
+            return []
+        return [self._resource(crd, version) for version in apiextensions.served_versions(crd)]
+
+    def _resource(self, crd: Object, version: str) -> Resource:
+        spec = crd["spec"]
+        names = crd["status"]["acceptedNames"]
+        schema = apiextensions.schema_of(crd, version) or PRESERVE
+        digest = hashlib.sha256(orjson.dumps([spec["group"], version, schema], option=orjson.OPT_SORT_KEYS)).hexdigest()
+        model = self._models.get(digest)
+        if model is None:
+            model = self._models[digest] = Model(schema)
+        terminating = "deletionTimestamp" in crd["metadata"]
+        group, plural = spec["group"], names["plural"]
+        return Resource(
+            group=group,
+            version=version,
+            plural=plural,
+            kind=names["kind"],
+            singular=names.get("singular", ""),
+            list_kind=names.get("listKind", ""),
+            namespaced=spec["scope"] == "Namespaced",
+            verbs=tuple(v for v in VERBS if not (terminating and v == "create")),
+            short_names=tuple(names.get("shortNames") or ()),
+            categories=tuple(names.get("categories") or ()),
+            storage_version=apiextensions.storage_version(crd),
+            custom=True,
+            status=apiextensions.has_status(crd, version),
+            scale=_scale(apiextensions.scale_of(crd, version)),
+            columns=tuple(_column(column) for column in apiextensions.printer_columns(crd, version)),
+            selectable=tuple(apiextensions.selectable_fields(crd, version)),
+            schema=partial(published_schema, crd, version),
+            schema_hash=digest,
+            model=partial(_same, model),
+            rules=OWN.get((group, plural), CUSTOM),
+            deprecated=apiextensions.deprecation_warning(crd, version),
+        )
+
+
+def _same(model: Model) -> Model:
+    return model
+
+
+def _scale(paths: Mapping[str, str] | None) -> ScalePaths | None:
+    if paths is None:
+        return None
+    return ScalePaths(paths["specReplicasPath"], paths["statusReplicasPath"], paths.get("labelSelectorPath", ""))
+
+
+def _column(column: Object) -> Column:
+    return Column(
+        name=column["name"],
+        type=column.get("type", "string"),
+        format=column.get("format", ""),
+        description=column.get("description", ""),
+        priority=column.get("priority", 0),
+        path=column["jsonPath"],
+    )

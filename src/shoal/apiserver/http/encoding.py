@@ -1,0 +1,115 @@
+"""Answers as bytes: status line and headers, bodies in batches, gzip, and the `v1.Status` of an error."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from functools import lru_cache
+from http import HTTPStatus
+
+import orjson
+
+from shoal.objects.errors import StatusError
+from shoal.objects.wire import Request, Response
+
+BATCH = 256 * 1024
+"""Bodies up to this size go out in one write, larger ones in writes of about this size."""
+
+Headers = tuple[tuple[str, str], ...]
+
+_PHRASES = {status.value: status.phrase for status in HTTPStatus}
+
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+def head(status: int, content_type: str, headers: Headers, date: bytes, framing: bytes) -> bytes:
+    """Status line and headers. `date` and `framing` (length, connection) are whole lines."""
+    lines = _lines(headers) if headers else ""
+    cached = not (lines.startswith("Cache-Control:") or "\nCache-Control:" in lines)
+    return b"%b%b%b%b\r\n" % (_opening(status, content_type, cached), date, framing, lines.encode())
+
+
+@lru_cache(maxsize=512)
+def _opening(status: int, content_type: str, cache_control: bool) -> bytes:
+    opening = f"HTTP/1.1 {status} {_PHRASES.get(status, 'Unknown')}\r\n"
+    if content_type:
+        opening += _lines((("Content-Type", content_type),))
+    if cache_control:
+        opening += "Cache-Control: no-cache, private\r\n"
+    return opening.encode()
+
+
+def _lines(headers: Headers) -> str:
+    lines = "".join([f"{name}: {value}\r\n" for name, value in headers])
+    if lines.count("\n") != len(headers) or lines.count("\r") != len(headers):
+        # A line break in a value would let whoever wrote the value add headers.
+        folded = ((name, value.replace("\r", " ").replace("\n", " ")) for name, value in headers)
+        lines = "".join([f"{name}: {value}\r\n" for name, value in folded])
+    return lines
+
+
+def date_line(seconds: float) -> bytes:
+    """The `Date` header; names spelled here because strftime's follow the locale."""
+    at = datetime.fromtimestamp(int(seconds), UTC)
+    return f"Date: {_DAYS[at.weekday()]}, {at:%d} {_MONTHS[at.month - 1]} {at:%Y %H:%M:%S} GMT\r\n".encode()
+
+
+def size_of(body: bytes | list[bytes]) -> int:
+    return len(body) if isinstance(body, bytes) else sum(map(len, body))
+
+
+def batches(body: bytes | list[bytes]) -> Iterator[bytes | memoryview]:
+    """The body in parts of about BATCH bytes: small pieces joined, large ones cut without a copy."""
+    held: list[bytes] = []
+    size = 0
+    for piece in [body] if isinstance(body, bytes) else body:
+        if len(piece) < BATCH:
+            held.append(piece)
+            size += len(piece)
+        if size >= BATCH or (len(piece) >= BATCH and held):
+            yield b"".join(held)
+            held, size = [], 0
+        if len(piece) >= BATCH:
+            view = memoryview(piece)
+            yield from (view[at : at + BATCH] for at in range(0, len(view), BATCH))
+    if held:
+        yield b"".join(held)
+
+
+def wants_gzip(request: Request, response: Response) -> bool:
+    """The client takes gzip and the body is not encoded yet."""
+    if any(name.lower() == "content-encoding" for name, _ in response.headers):
+        return False
+    for choice in request.headers.get("accept-encoding", "").split(","):
+        coding, _, parameters = choice.partition(";")
+        if coding.strip() == "gzip":
+            return parameters.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+    return False
+
+
+def encode_gzip(request: Request, response: Response, at_least: int = 128 * 1024) -> Response:
+    """The response compressed, or the same one where it is small, encoded already or not wanted so."""
+    if size_of(response.body) < at_least or not wants_gzip(request, response):
+        return response
+    return compress(response)
+
+
+def compress(response: Response) -> Response:
+    deflate = zlib.compressobj(1, zlib.DEFLATED, 31)
+    pieces = [deflate.compress(part) for part in batches(response.body)]
+    pieces.append(deflate.flush())
+    headers = (*response.headers, ("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding"))
+    return Response(response.status, pieces, response.content_type, headers)
+
+
+def chunk(pieces: Iterable[bytes], size: int) -> bytes:
+    """One chunk of a chunked body holding all the pieces."""
+    return b"".join([b"%x\r\n" % size, *pieces, b"\r\n"])
+
+
+def status_response(error: StatusError) -> Response:
+    """The `v1.Status` of an error as JSON."""
+    headers = (("Retry-After", str(error.retry_after)),) if error.retry_after else ()
+    return Response(error.status_code, orjson.dumps(error.wire()), headers=headers)

@@ -1,0 +1,142 @@
+"""The writing end of a streamed answer (`objects.wire.Sink`).
+
+What is written in one loop tick leaves as one chunk. While the peer is behind, pieces are held as they
+came, unjoined: events are encoded once and shared by all their watchers, so a slow one costs references.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from shoal.apiserver.http.encoding import BATCH, chunk
+
+log = logging.getLogger(__name__)
+
+
+class Stream(Protocol):
+    """What a sink needs of its connection."""
+
+    @property
+    def paused(self) -> bool:
+        """The transport holds enough; wait for `StreamSink.flush`."""
+
+    def stream_ended(self) -> None: ...
+
+
+class StreamSink:
+    __slots__ = (
+        "_callbacks", "_chunks", "_closed", "_ended", "_head", "_held", "_limit", "_loop", "_max_pending", "_pieces",
+        "_scheduled", "_stream", "_transport",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        stream: Stream,
+        transport: asyncio.WriteTransport,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        head: bytes,
+        chunks: bool,
+        max_pending: int,
+    ) -> None:
+        self._stream = stream
+        self._transport = transport
+        self._loop = loop
+        self._head = head
+        self._chunks = chunks
+        self._max_pending = max_pending
+        self._limit = 0
+        self._pieces: list[bytes] = []
+        self._held = 0
+        self._closed = self._ended = False
+        self._callbacks: list[Callable[[], None]] = []
+        self._scheduled = True
+        loop.call_soon(self._tick)
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    @property
+    def pending(self) -> int:
+        return self._held + (0 if self._ended else self._transport.get_write_buffer_size())
+
+    def write(self, data: bytes) -> None:
+        if self._closed or not data:
+            return
+        self._pieces.append(data)
+        self._held += len(data)
+        if not self._scheduled:
+            if not self._stream.paused:
+                self._scheduled = True
+                self._loop.call_soon(self._tick)
+            elif self.pending > self._limit:
+                log.warning("a client of a stream is %d bytes behind and is cut off", self.pending)
+                self.abort()
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._notify()
+            self.flush()
+
+    def abort(self) -> None:
+        self.drop()
+        self._transport.abort()
+
+    def on_close(self, callback: Callable[[], None]) -> None:
+        self._callbacks.append(callback)
+        if self._closed:
+            self._notify()
+
+    def drop(self) -> None:
+        """The connection is gone, or the answer became another one: nothing more leaves."""
+        self._closed = self._ended = True
+        self._pieces.clear()
+        self._held = 0
+        self._notify()
+
+    def flush(self) -> None:
+        """Hands the transport what is held, as far as it takes it."""
+        while not self._ended and not self._stream.paused and (self._head or self._pieces or self._closed):
+            size, pieces = self._take()
+            last = self._closed and not self._pieces
+            data = (chunk(pieces, size) if size else b"") if self._chunks else b"".join(pieces)
+            data = self._head + data + (b"0\r\n\r\n" if last and self._chunks else b"")
+            self._head = b""
+            self._ended = last
+            if data:
+                self._transport.write(data)
+            if last:
+                self._stream.stream_ended()
+
+    def _tick(self) -> None:
+        if self._scheduled and not self._limit:
+            # The first burst (a watch's initial events) is the client's own wish: only what it falls
+            # behind after that counts.
+            self._limit = self._max_pending + self._held
+        self._scheduled = False
+        self.flush()
+
+    def _take(self) -> tuple[int, list[bytes]]:
+        pieces, size = self._pieces, self._held
+        if size <= BATCH:
+            self._pieces, self._held = [], 0
+            return size, pieces
+        size = count = 0
+        while size < BATCH:
+            size += len(pieces[count])
+            count += 1
+        taken = pieces[:count]
+        del pieces[:count]
+        self._held -= size
+        return size, taken
+
+    def _notify(self) -> None:
+        # Later, never at once: whoever writes to many sinks in a loop must not see its own set change.
+        for callback in self._callbacks:
+            self._loop.call_soon(callback)
+        self._callbacks.clear()

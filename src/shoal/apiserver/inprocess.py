@@ -1,0 +1,99 @@
+"""The server called without a socket: what `client` needs of a transport, kept structurally.
+
+Everything else of the chain runs as for any request: authentication by the same bearer tokens, authorization,
+admission. Loops in one process with the server use this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+
+from shoal.objects.wire import Answer, Handler, Request, Response
+
+
+class InProcessTransport:
+    def __init__(self, handler: Handler) -> None:
+        self._handler = handler
+
+    async def request(
+        self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        answer = await self._call(Request(method, path, query, headers, body, remote="in-process"))
+        assert isinstance(answer, Response), "a stream was not asked for"
+        content = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
+        return answer.status, {name.lower(): value for name, value in answer.headers}, content
+
+    async def stream(
+        self, method: str, path: str, query: str, headers: Mapping[str, str]
+    ) -> tuple[int, AsyncIterator[bytes]]:
+        answer = await self._call(Request(method, path, query, headers, remote="in-process"))
+        if isinstance(answer, Response):
+            content = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
+            return answer.status, _once(content)
+        pipe = Pipe()
+        answer.start(pipe)
+        return answer.status, pipe.read()
+
+    async def close(self) -> None:
+        """Nothing is held open."""
+
+    async def _call(self, request: Request) -> Answer:
+        answer = self._handler(request)
+        return answer if not hasattr(answer, "__await__") else await answer
+
+
+async def _once(content: bytes) -> AsyncIterator[bytes]:
+    yield content
+
+
+class Pipe:
+    """A sink and its reading end in one: a watch that never leaves the process."""
+
+    def __init__(self) -> None:
+        self._pieces: deque[bytes] = deque()
+        self._ready = asyncio.Event()
+        self._closed = False
+        self._callbacks: list[Callable[[], None]] = []
+        self._size = 0
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    @property
+    def pending(self) -> int:
+        return self._size
+
+    def write(self, data: bytes) -> None:
+        if not self._closed:
+            self._pieces.append(data)
+            self._size += len(data)
+            self._ready.set()
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._ready.set()
+            for callback in self._callbacks:
+                callback()
+
+    abort = close
+
+    def on_close(self, callback: Callable[[], None]) -> None:
+        self._callbacks.append(callback)
+
+    async def read(self) -> AsyncIterator[bytes]:
+        try:
+            while True:
+                while self._pieces:
+                    piece = self._pieces.popleft()
+                    self._size -= len(piece)
+                    yield piece
+                if self._closed:
+                    return
+                self._ready.clear()
+                await self._ready.wait()
+        finally:
+            self.close()

@@ -1,0 +1,79 @@
+"""A kind's schema, compiled on first use: what may be written, what is pruned, who owns which field.
+
+Models are shared between logical clusters by the hash of their schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import orjson
+
+from shoal.objects import schema as schemas
+from shoal.objects.apply import TypeSchema
+from shoal.objects.errors import Cause
+
+Object = dict[str, Any]
+Resolve = Callable[[str], Object]
+
+
+class Model:
+    """`resolve` finds the definitions a built-in's schema refers to; a custom kind's refers to none."""
+
+    def __init__(
+        self, schema: Object, resolve: Resolve | None = None, found: schemas.Definitions | None = None
+    ) -> None:
+        self.schema = schema
+        self.resolve: Resolve = resolve or _nothing
+        self._custom = resolve is None
+        self._found = found
+
+    @cached_property
+    def _compiled(self) -> schemas.Schema:
+        return schemas.compile(self.schema, self._found)
+
+    @cached_property
+    def types(self) -> TypeSchema:
+        return TypeSchema(self.schema, None if self._custom else self.resolve)
+
+    @property
+    def has_rules(self) -> bool:
+        """CEL rules that this server keeps and publishes but does not evaluate."""
+        return self._compiled.rules
+
+    def prune(self, obj: Object, *, collect: bool) -> list[str]:
+        """Drops unknown fields; tells them in upstream's words when asked to."""
+        if collect:
+            return self._compiled.prune_unknown(obj)
+        self._compiled.prune(obj)
+        return []
+
+    def decoding_problem(self, obj: Object) -> str:
+        """Why Go could not read the object into its type; empty when it could, or for a custom kind."""
+        if self._custom:
+            return ""
+        wrong = [cause for cause in self._compiled.validate(obj) if cause.reason == "FieldValueTypeInvalid"]
+        return wrong[0].message if wrong else ""
+
+    def default(self, obj: Object) -> None:
+        # The defaults in upstream's published schemas are Go's zero values, not what upstream defaults to.
+        if self._custom:
+            self._compiled.default(obj)
+
+    def validate(self, obj: Object, old: Object | None, *, status: bool) -> list[Cause]:
+        """Of a custom kind; a built-in's own rules say more than its schema."""
+        if not self._custom:
+            return []
+        return self._compiled.validate_status(obj, old) if status else self._compiled.validate(obj, old)
+
+    def normalise(self, obj: Object) -> bool:
+        before = orjson.dumps(obj)
+        self.prune(obj, collect=False)
+        self.default(obj)
+        return orjson.dumps(obj) != before
+
+
+def _nothing(name: str) -> Object:
+    raise KeyError(name)

@@ -1,0 +1,117 @@
+"""Paths that are not resources: health, version, metrics, discovery, OpenAPI, the signing keys."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from shoal import __version__
+from shoal.apiserver.authn import User
+from shoal.apiserver.authz import Attributes, forbidden
+from shoal.apiserver.clusters import LogicalCluster
+from shoal.apiserver.core import Core
+from shoal.apiserver.discovery import Discovery
+from shoal.apiserver.metrics import Metrics
+from shoal.apiserver.openapi import OpenApi
+from shoal.apiserver.paths import Target
+from shoal.objects.errors import MethodNotSupported, NotFound
+from shoal.objects.wire import Request, Response
+
+KUBERNETES = "v1.36.4"
+"""The version whose API is served; a LogicalCluster may say another."""
+
+Check = Callable[[], str]
+"""A health check: empty is fine, else what is wrong."""
+
+
+class NonResource:
+    def __init__(self, core: Core, discovery: Discovery, openapi: OpenApi, metrics: Metrics) -> None:
+        self._core = core
+        self._discovery = discovery
+        self._openapi = openapi
+        self._metrics = metrics
+        self.checks: dict[str, Check] = {"ping": lambda: ""}
+        self.ready_checks: dict[str, Check] = {}
+
+    def answer(
+        self, request: Request, target: Target, user: User, cluster: LogicalCluster, query: dict[str, str]
+    ) -> Response:
+        path = target.path.rstrip("/") or "/"
+        self._authorize(request, target, user, path)
+        if request.method not in ("GET", "HEAD"):
+            raise MethodNotSupported("the server does not allow this method on the requested resource")
+        root, _, rest = path[1:].partition("/")
+        if root in ("api", "apis"):
+            return self._discovery.answer(self._core.clusters.registry(cluster), path, request)
+        if root == "openapi":
+            return self._openapi.answer(self._core.clusters.registry(cluster), rest, request, query)
+        if root in ("healthz", "livez", "readyz"):
+            return self._health(root, rest, query)
+        if path == "/version":
+            return Response(200, orjson.dumps(version_info(cluster.version or KUBERNETES)))
+        if path == "/metrics":
+            return Response(200, self._metrics.render(), content_type="text/plain; version=0.0.4")
+        if path == "/.well-known/openid-configuration":
+            return Response(200, orjson.dumps(self._core.tokens.openid_configuration(target.cluster)))
+        if path == "/openid/v1/jwks":
+            return Response(200, orjson.dumps(self._core.tokens.jwks()), content_type="application/jwk-set+json")
+        if path == "/":
+            return Response(200, orjson.dumps({"paths": self._paths(cluster)}))
+        raise NotFound("the server could not find the requested resource")
+
+    def _authorize(self, request: Request, target: Target, user: User, path: str) -> None:
+        attributes = Attributes(cluster=target.cluster, verb=request.method.lower(), path=path)
+        decision = self._core.authorizer.authorize(user, attributes)
+        if not decision.allowed:
+            raise forbidden(user, attributes, decision.reason)
+
+    def _health(self, root: str, only: str, query: dict[str, str]) -> Response:
+        checks = {**self.checks, **(self.ready_checks if root == "readyz" else {})}
+        if only:
+            if only not in checks:
+                raise NotFound("the server could not find the requested resource")
+            checks = {only: checks[only]}
+        excluded = query.get("exclude", "")
+        lines, failed = [], []
+        for name, check in checks.items():
+            problem = "" if name == excluded else check()
+            if problem:
+                failed.append(name)
+            lines.append(f"[{'-' if problem else '+'}]{name} {'failed: ' + problem if problem else 'ok'}")
+        text = "text/plain; charset=utf-8"
+        if failed:
+            said = "\n".join(lines) + f"\n{root} check failed\n"
+            return Response(500, said.encode(), content_type=text)
+        if "verbose" in query and not only:
+            return Response(200, ("\n".join(lines) + f"\n{root} check passed\n").encode(), content_type=text)
+        return Response(200, b"ok", content_type=text)
+
+    def _paths(self, cluster: LogicalCluster) -> list[str]:
+        registry = self._core.clusters.registry(cluster)
+        found = ["/.well-known/openid-configuration", "/api", "/api/v1", "/apis"]
+        for group in registry.groups():
+            if group:
+                found.append(f"/apis/{group}")
+                found += [f"/apis/{group}/{version}" for version in registry.versions(group)]
+        return [*found, "/healthz", "/livez", "/metrics", "/openapi/v3", "/openid/v1/jwks", "/readyz", "/version"]
+
+
+def version_info(version: str) -> dict[str, Any]:
+    major, minor, *_ = version.lstrip("v").split(".")
+    return {
+        "major": major,
+        "minor": minor,
+        "emulationMajor": major,
+        "emulationMinor": minor,
+        "gitVersion": f"{version}+shoal-{__version__}",
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": f"python{platform.python_version()}",
+        "compiler": platform.python_implementation().lower(),
+        "platform": f"{sys.platform}/{platform.machine()}",
+    }

@@ -1,0 +1,272 @@
+"""The query parameters of a request, read and checked as upstream does.
+
+`ListOptions` serves list, watch and deletecollection; `WriteOptions` every change.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl
+
+import orjson
+
+from shoal.objects.errors import (
+    BadRequest,
+    Cause,
+    Expired,
+    Invalid,
+    forbidden_field,
+    invalid_object,
+    invalid_value,
+    not_supported,
+    required,
+    too_long,
+)
+
+EXACT, NOT_OLDER = "Exact", "NotOlderThan"
+_TRUE = {"1", "t", "true", "True", "TRUE", "T"}
+_FALSE = {"0", "f", "false", "False", "FALSE", "F", ""}
+
+
+def parse_query(query: str) -> dict[str, str]:
+    """First value wins, as Go's `Values.Get` has it."""
+    if not query:
+        return {}
+    found: dict[str, str] = {}
+    try:
+        for key, value in parse_qsl(query, keep_blank_values=True, max_num_fields=200):
+            found.setdefault(key, value)
+    except ValueError as error:
+        raise BadRequest(f"invalid query: {error}") from None
+    return found
+
+
+def boolean(query: Mapping[str, str], name: str) -> bool:
+    text = query.get(name)
+    if text is None or text in _FALSE:
+        return False
+    if text in _TRUE:
+        return True
+    # Go reads an unparsable boolean of a query as true: it was given, and it was not a "no".
+    return True
+
+
+def integer(query: Mapping[str, str], name: str) -> int:
+    text = query.get(name, "")
+    if not text:
+        return 0
+    try:
+        return int(text)
+    except ValueError:
+        raise BadRequest(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+
+
+def revision(text: str) -> int:
+    """A resourceVersion of a list or watch: decimal, not negative."""
+    if not text:
+        return 0
+    if not (text.isascii() and text.isdigit() and len(text) < 20):
+        cause = Cause("FieldValueInvalid", f'resourceVersion: Invalid value: "{text}"', "resourceVersion")
+        raise Invalid(f'invalid resource version "{text}": {cause.message}', causes=[cause])
+    return int(text)
+
+
+@dataclass(slots=True)
+class ListOptions:
+    labels: str = ""
+    fields: str = ""
+    resource_version: str = ""
+    match: str = ""
+    limit: int = 0
+    after: str = ""
+    """The decoded continue token's last key."""
+    at: int = 0
+    """The decoded continue token's revision; -1: go on with what there is now."""
+    continued: bool = False
+    timeout: int = 0
+    bookmarks: bool = False
+    send_initial: bool | None = None
+
+    @property
+    def revision(self) -> int:
+        return revision(self.resource_version)
+
+
+def list_options(query: Mapping[str, str], watching: bool) -> ListOptions:
+    token = query.get("continue", "")
+    options = ListOptions(
+        labels=query.get("labelSelector", ""),
+        fields=query.get("fieldSelector", ""),
+        resource_version=query.get("resourceVersion", ""),
+        match=query.get("resourceVersionMatch", ""),
+        limit=integer(query, "limit"),
+        continued=bool(token),
+        timeout=integer(query, "timeoutSeconds"),
+        bookmarks=boolean(query, "allowWatchBookmarks"),
+        send_initial=boolean(query, "sendInitialEvents") if "sendInitialEvents" in query else None,
+    )
+    if options.match or options.send_initial is not None:
+        causes = _watch_causes(options) if watching else _list_causes(options)
+        if causes:
+            raise invalid_object("ListOptions", "meta.k8s.io", "", causes)
+    if token and not watching:
+        if options.resource_version and options.resource_version != "0":
+            raise BadRequest("specifying resource version is not allowed when using continue")
+        options.at, options.after = decode_continue(token)
+    return options
+
+
+def _list_causes(options: ListOptions) -> list[Cause]:
+    causes = []
+    field = "resourceVersionMatch"
+    if options.match:
+        if not options.resource_version:
+            causes.append(forbidden_field(field, f"{field} is forbidden unless resourceVersion is provided"))
+        if options.continued:
+            causes.append(forbidden_field(field, f"{field} is forbidden when continue is provided"))
+        if options.match not in (EXACT, NOT_OLDER):
+            causes.append(not_supported(field, options.match, [EXACT, NOT_OLDER, ""]))
+        if options.match == EXACT and options.resource_version == "0":
+            causes.append(forbidden_field(field, f'{field} "exact" is forbidden for resourceVersion "0"'))
+    if options.send_initial is not None:
+        causes.append(forbidden_field("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    return causes
+
+
+def _watch_causes(options: ListOptions) -> list[Cause]:
+    causes = []
+    field = "resourceVersionMatch"
+    if options.send_initial is not None and options.match != NOT_OLDER:
+        causes.append(forbidden_field(field, f"sendInitialEvents requires setting {field} to {NOT_OLDER}"))
+    if options.match:
+        if options.send_initial is None:
+            causes.append(
+                forbidden_field(field, f"{field} is forbidden for watch unless sendInitialEvents is provided")
+            )
+        if options.match != NOT_OLDER:
+            causes.append(not_supported(field, options.match, [NOT_OLDER]))
+        if options.continued:
+            causes.append(forbidden_field(field, f"{field} is forbidden when continue is provided"))
+    return causes
+
+
+def encode_continue(at: int, after: str) -> str:
+    token = orjson.dumps({"v": "meta.k8s.io/v1", "rv": at, "start": after + "\0"})
+    return base64.urlsafe_b64encode(token).rstrip(b"=").decode()
+
+
+def decode_continue(token: str) -> tuple[int, str]:
+    try:
+        found = orjson.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        version, at, start = found["v"], found["rv"], found["start"]
+    except (ValueError, binascii.Error, KeyError, TypeError):
+        raise BadRequest("continue key is not valid: the token cannot be decoded") from None
+    if version != "meta.k8s.io/v1":
+        raise BadRequest("continue key is not valid: server does not recognize this encoded version")
+    if not isinstance(at, int) or at == 0:
+        raise BadRequest("continue key is not valid: incorrect encoded start resourceVersion (version meta.k8s.io/v1)")
+    if not isinstance(start, str) or not start:
+        raise BadRequest("continue key is not valid: encoded start key empty (version meta.k8s.io/v1)")
+    return at, start.removesuffix("\0")
+
+
+def expired_continue(after: str) -> Expired:
+    return Expired(
+        "The provided continue parameter is too old to display a consistent list result. You can start a new "
+        "list without the continue parameter, or use the continue token in this response to retrieve the "
+        "remainder of the results. Continuing with the provided token results in an inconsistent list - objects "
+        "that were created, modified, or deleted between the time the first chunk was returned and now may show "
+        "up in the list.",
+        continue_token=encode_continue(-1, after),
+    )
+
+
+@dataclass(slots=True)
+class WriteOptions:
+    dry_run: bool = False
+    field_manager: str = ""
+    field_validation: str = "Warn"
+    force: bool | None = None
+
+
+def write_options(query: Mapping[str, str], kind: str) -> WriteOptions:
+    """`kind` names the options in the error: CreateOptions, UpdateOptions, PatchOptions."""
+    if not query:
+        return WriteOptions()
+    causes: list[Cause] = []
+    dry_run = query.get("dryRun", "")
+    if dry_run not in ("", "All"):
+        causes.append(not_supported("dryRun", dry_run, ["All"]))
+    manager = query.get("fieldManager", "")
+    if len(manager.encode()) > 128:
+        causes.append(too_long("fieldManager", 128))
+    if not manager.isprintable():
+        causes.append(invalid_value("fieldManager", manager, "should only contain printable characters"))
+    validation = query.get("fieldValidation", "") or "Warn"
+    if validation not in ("Ignore", "Warn", "Strict"):
+        causes.append(not_supported("fieldValidation", validation, ["Ignore", "Strict", "Warn", ""]))
+    if causes:
+        raise invalid_object(kind, "meta.k8s.io", "", causes)
+    return WriteOptions(dry_run == "All", manager, validation, boolean(query, "force") if "force" in query else None)
+
+
+@dataclass(slots=True)
+class DeleteOptions:
+    dry_run: bool = False
+    grace: int | None = None
+    policy: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+def delete_options(query: Mapping[str, str], body: dict[str, Any] | None) -> DeleteOptions:
+    """From the body when there is one, else from the query; a body wins as upstream has it."""
+    causes: list[Cause] = []
+    if body is None:
+        body = {}
+        if "gracePeriodSeconds" in query:
+            body["gracePeriodSeconds"] = integer(query, "gracePeriodSeconds")
+        if "propagationPolicy" in query:
+            body["propagationPolicy"] = query["propagationPolicy"]
+        if "orphanDependents" in query:
+            body["orphanDependents"] = boolean(query, "orphanDependents")
+        if "dryRun" in query:
+            body["dryRun"] = [query["dryRun"]]
+    dry_run = body.get("dryRun") or []
+    if not isinstance(dry_run, list) or any(item != "All" for item in dry_run):
+        causes.append(not_supported("dryRun", dry_run[0] if isinstance(dry_run, list) else dry_run, ["All"]))
+    policy = body.get("propagationPolicy") or ""
+    orphan = body.get("orphanDependents")
+    if policy and orphan is not None:
+        causes.append(
+            invalid_value("propagationPolicy", policy, "orphanDependents and deletionPropagation cannot be both set")
+        )
+    if policy not in ("", "Foreground", "Background", "Orphan"):
+        causes.append(not_supported("propagationPolicy", policy, ["Foreground", "Background", "Orphan", "nil"]))
+    grace = body.get("gracePeriodSeconds")
+    preconditions = body.get("preconditions") or {}
+    if not isinstance(preconditions, dict) or not isinstance(grace, int | None):
+        raise BadRequest("the object provided is unrecognized (must be of type DeleteOptions)")
+    if causes:
+        raise invalid_object("DeleteOptions", "meta.k8s.io", "", causes)
+    if orphan is not None and not policy:
+        policy = "Orphan" if orphan else "Background"
+    return DeleteOptions(
+        bool(dry_run),
+        grace,
+        policy,
+        str(preconditions.get("uid") or ""),
+        str(preconditions.get("resourceVersion") or ""),
+    )
+
+
+def apply_options(options: WriteOptions) -> None:
+    """What an apply patch needs besides."""
+    if not options.field_manager:
+        raise invalid_object(
+            "PatchOptions", "meta.k8s.io", "", [required("fieldManager", "is required for apply patch")]
+        )

@@ -1,0 +1,67 @@
+"""What a URL asks for: logical cluster, group, version, resource, namespace, name, subresource and verb.
+
+Pure text. Whether any of it exists is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+ROOT = "root"
+WILDCARD = "*"
+
+_VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+
+
+class Target(NamedTuple):
+    """A path of the resource API, or (with an empty `plural`) any other path."""
+
+    cluster: str
+    path: str
+    """What follows the cluster prefix."""
+    group: str = ""
+    version: str = ""
+    plural: str = ""
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+    @property
+    def is_resource(self) -> bool:
+        return bool(self.plural)
+
+
+def parse(path: str) -> Target:
+    cluster = ROOT
+    if path.startswith("/clusters/"):
+        cluster, slash, rest = path[10:].partition("/")
+        path = slash + rest or "/"
+    parts = path.strip("/").split("/")
+    if parts[0] == "api" and len(parts) > 2:
+        return _resource(cluster, path, "", parts[1], parts[2:])
+    if parts[0] == "apis" and len(parts) > 3:
+        return _resource(cluster, path, parts[1], parts[2], parts[3:])
+    return Target(cluster, path)
+
+
+def _resource(cluster: str, path: str, group: str, version: str, rest: list[str]) -> Target:
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2 and not (group == "" and rest[2] in ("status", "finalize")):
+        namespace, rest = rest[1], rest[2:]
+    plural = rest[0]
+    name = rest[1] if len(rest) > 1 else ""
+    subresource = "/".join(rest[2:])
+    return Target(cluster, path, group, version, plural, namespace, name, subresource)
+
+
+def verb_of(method: str, target: Target, watching: bool) -> str:
+    """The verb RBAC knows: a GET of a collection is list or watch, a DELETE of one is deletecollection."""
+    verb = _VERBS.get(method, method.lower())
+    if not target.name:
+        if verb == "get":
+            return "watch" if watching else "list"
+        if verb == "delete":
+            return "deletecollection"
+    elif verb == "get" and watching and not target.subresource:
+        return "watch"
+    return verb

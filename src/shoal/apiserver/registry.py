@@ -1,0 +1,120 @@
+"""Which resources a logical cluster serves: built-ins by profile, then what its CRDs define.
+
+Pure tables: nothing is read or written here. `Resource` is one served group/version/resource; everything
+that answers a request (verbs, discovery, OpenAPI, tables) is given one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from shoal.apiserver.model import Model
+from shoal.apiserver.rules import Rules
+
+Object = dict[str, Any]
+NO_RULES = Rules()
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A printer column. `path` is the JSONPath of a CRD column; built-ins give `cell` instead."""
+
+    name: str
+    type: str = "string"
+    format: str = ""
+    description: str = ""
+    priority: int = 0
+    path: str = ""
+    cell: Callable[[Object, float], object] | None = None
+    """(object, now) -> cell value."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScalePaths:
+    """The JSON paths of the scale subresource, each with its leading dot: `.spec.replicas`."""
+
+    spec: str
+    status: str
+    selector: str = ""
+
+
+def no_model() -> Model:
+    raise LookupError("this resource is not stored")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Resource:
+    group: str
+    version: str
+    plural: str
+    kind: str
+    singular: str
+    namespaced: bool
+    verbs: tuple[str, ...] = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    list_kind: str = ""
+    storage_version: str = ""
+    custom: bool = False
+    """Defined by a CRD (JSON only, no strategic merge)."""
+    status: bool = False
+    scale: ScalePaths | None = None
+    subresources: Mapping[str, tuple[str, str, str, tuple[str, ...]]] = field(default_factory=dict)
+    """Further ones (token, finalize…): name -> (group, version, kind, verbs) of what they take."""
+    columns: tuple[Column, ...] = ()
+    """After Name and before Age as upstream does; empty: Name and Age only."""
+    selectable: tuple[str, ...] = ()
+    """Field selectors besides metadata.name and metadata.namespace."""
+    schema: Callable[[], Object | None] = lambda: None
+    """The OpenAPI v3 schema of the kind with `$ref`s into `#/components/schemas/` (built-ins) or structural."""
+    schema_hash: str = ""
+    model: Callable[[], Model] = no_model
+    """The schema compiled: what may be written, and who owns which field."""
+    rules: Rules = NO_RULES
+    deprecated: str = ""
+    """A deprecation warning to send with every answer, or empty."""
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def normalise(self, obj: Object) -> bool:
+        """Prunes and defaults an object read back under a newer schema; tells whether it changed."""
+        return self.model().normalise(obj)
+
+    @property
+    def group_resource(self) -> str:
+        """`deployments.apps`, as error messages name it."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+class Registry:
+    """The resources of one logical cluster. Replaced as a whole when its CRDs change, never edited."""
+
+    def __init__(self, resources: Iterator[Resource] | list[Resource]) -> None:
+        self._by_path: dict[tuple[str, str, str], Resource] = {}
+        self._versions: dict[str, list[str]] = {}
+        for resource in resources:
+            self._by_path[resource.group, resource.version, resource.plural] = resource
+            versions = self._versions.setdefault(resource.group, [])
+            if resource.version not in versions:
+                versions.append(resource.version)
+
+    def find(self, group: str, version: str, plural: str) -> Resource | None:
+        return self._by_path.get((group, version, plural))
+
+    def groups(self) -> list[str]:
+        """In the order discovery lists them."""
+        return list(self._versions)
+
+    def versions(self, group: str) -> list[str]:
+        """Preferred first."""
+        return self._versions.get(group, [])
+
+    def resources(self, group: str, version: str) -> list[Resource]:
+        return [r for (g, v, _), r in self._by_path.items() if g == group and v == version]
+
+    def __iter__(self) -> Iterator[Resource]:
+        return iter(self._by_path.values())

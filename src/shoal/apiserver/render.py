@@ -1,0 +1,106 @@
+"""From cached entries to the bytes of an answer, in the form the client asked for.
+
+The common case touches nothing: the entry's bytes are the answer. Decoding happens only for another version,
+for a schema that changed since the object was written, for tables and for metadata alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from shoal.apiserver.cache import Entry
+from shoal.apiserver.encoding import decode, encode, splice, with_cluster
+from shoal.apiserver.negotiate import View
+from shoal.apiserver.paths import WILDCARD
+from shoal.apiserver.registry import Resource
+from shoal.apiserver.table import make_table
+from shoal.objects.wire import Response
+
+Object = dict[str, Any]
+
+
+def served(resource: Resource, entry: Entry) -> bytes:
+    """The object's bytes in the version asked for."""
+    if not resource.custom or entry.normal == resource.schema_hash:
+        return entry.data
+    obj = entry.object()
+    before = obj.get("apiVersion")
+    obj["apiVersion"] = resource.api_version
+    changed = resource.normalise(obj) or before != resource.api_version
+    data = splice(encode(obj), entry.revision) if changed else entry.data
+    if resource.version == resource.storage_version:
+        entry.data, entry.normal = data, resource.schema_hash
+    return data
+
+
+def served_object(resource: Resource, entry: Entry) -> Object:
+    return decode(served(resource, entry))
+
+
+def one(resource: Resource, view: View, data: bytes, now: float, status: int = 200, include: str = "") -> Response:
+    """An answer with one object, given as served bytes."""
+    if view.mode == "object":
+        return Response(status, data)
+    return Response(status, orjson.dumps(transformed(resource, view, data, now, include)))
+
+
+def transformed(
+    resource: Resource, view: View, data: bytes, now: float, include: str = "", headers: bool = True
+) -> Object:
+    obj = decode(data)
+    if view.mode == "partial":
+        return partial(obj, view.version)
+    metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
+    return make_table(
+        resource, [obj], version=view.version, include=include, now=now, metadata=metadata, headers=headers
+    )
+
+
+def partial(obj: Object, version: str) -> Object:
+    return {
+        "kind": "PartialObjectMetadata",
+        "apiVersion": f"meta.k8s.io/{version}",
+        "metadata": obj.get("metadata", {}),
+    }
+
+
+BATCH = 256
+"""Objects joined into one piece of a large list: pieces of about a megabyte, never one giant copy."""
+
+
+def many(
+    resource: Resource,
+    view: View,
+    entries: list[tuple[str, Entry]] | list[Entry],
+    metadata: Object,
+    now: float,
+    include: str,
+) -> Response:
+    """A list. Entries with their cluster's name are of the wildcard view."""
+    data = [
+        with_cluster(served(resource, entry[1]), entry[0]) if isinstance(entry, tuple) else served(resource, entry)
+        for entry in entries
+    ]
+    if view.mode == "table":
+        objects = [decode(item) for item in data]
+        table = make_table(resource, objects, version=view.version, include=include, now=now, metadata=metadata)
+        return Response(200, orjson.dumps(table))
+    if view.mode == "partial":
+        items = [partial(decode(item), view.version) for item in data]
+        kind, api_version = "PartialObjectMetadataList", f"meta.k8s.io/{view.version}"
+        return Response(
+            200, orjson.dumps({"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": items})
+        )
+    head = orjson.dumps({"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": metadata})
+    pieces = [head[:-1] + b',"items":[']
+    for start in range(0, len(data), BATCH):
+        joined = b",".join(data[start : start + BATCH])
+        pieces.append(joined if start == 0 else b"," + joined)
+    pieces.append(b"]}\n")
+    return Response(200, pieces if len(pieces) > 3 else b"".join(pieces))
+
+
+def is_wildcard(cluster: str) -> bool:
+    return cluster == WILDCARD

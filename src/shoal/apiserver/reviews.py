@@ -1,0 +1,265 @@
+"""The answers to access reviews, rules reviews, subject reviews and token reviews.
+
+Pure: nothing is stored. Each takes the decoded object of a create request and gives the object to send.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from shoal.apiserver.authn import Authenticator, User
+from shoal.apiserver.authz import Attributes, Authorizer
+from shoal.clock import rfc3339
+from shoal.kinds.rbac import selector_requirement_causes
+from shoal.objects.errors import (
+    BadRequest,
+    Cause,
+    InternalError,
+    Unauthorized,
+    forbidden_field,
+    invalid_object,
+    invalid_value,
+    required,
+)
+from shoal.objects.selectors import from_label_selector, parse_fields, parse_labels
+
+Object = dict[str, Any]
+
+_AUTHORIZATION = "authorization.k8s.io"
+_ACCESS_REVIEWS = ("SelfSubjectAccessReview", "SubjectAccessReview", "LocalSubjectAccessReview")
+
+
+def answer(
+    kind: str,
+    obj: Object,
+    user: User,
+    cluster: str,
+    authorizer: Authorizer,
+    authenticator: Authenticator,
+    *,
+    namespace: str = "",
+    now: float = 0.0,
+) -> Object:
+    """`namespace` is the URL's (LocalSubjectAccessReview only), `now` stamps a SelfSubjectReview."""
+    if kind in _ACCESS_REVIEWS:
+        return _access(kind, obj, user, cluster, authorizer, namespace)
+    if kind == "SelfSubjectRulesReview":
+        return _rules(obj, user, cluster, authorizer)
+    if kind == "SelfSubjectReview":
+        return _reply(obj, {"userInfo": _user_info(user)}, metadata={"creationTimestamp": rfc3339(now)})
+    if kind == "TokenReview":
+        return _token(obj, cluster, authenticator)
+    raise InternalError(f"{kind} is not a review")
+
+
+def _access(kind: str, obj: Object, user: User, cluster: str, authorizer: Authorizer, namespace: str) -> Object:
+    spec, metadata = _mapping(obj, "spec"), _mapping(obj, "metadata")
+    if namespace and not metadata.get("namespace"):
+        metadata = {**metadata, "namespace": namespace}
+    resource, other = _optional(spec, "resourceAttributes"), _optional(spec, "nonResourceAttributes")
+    causes = list(_access_causes(kind, spec, metadata, resource, other))
+    if causes:
+        raise invalid_object(kind, _AUTHORIZATION, "", causes)
+    if kind == "LocalSubjectAccessReview" and (not namespace or metadata.get("namespace") != namespace):
+        raise BadRequest(f"spec.resourceAttributes.namespace must match namespace: {namespace}")
+    if kind != "SelfSubjectAccessReview":
+        user = _reviewed_user(spec, cluster)
+    if resource is not None:
+        wanted = _resource_attributes(cluster, resource)
+    else:
+        # An empty path is matched by the rule for every path only, and so is a bare star.
+        wanted = Attributes(cluster, _text(other or {}, "verb"), path=_text(other or {}, "path") or "*")
+    decision = authorizer.authorize(user, wanted)
+    status: Object = {"allowed": decision.allowed}
+    if decision.reason:
+        status["reason"] = decision.reason
+    if problem := "; ".join(_selector_problems(resource or {})):
+        status["evaluationError"] = problem
+    return _reply(obj, status, metadata=metadata, spec=spec)
+
+
+def _access_causes(
+    kind: str, spec: Object, metadata: Object, resource: Object | None, other: Object | None
+) -> Iterator[Cause]:
+    if resource is not None and other is not None:
+        said = "cannot be specified in combination with resourceAttributes"
+        yield invalid_value("spec.nonResourceAttributes", _non_resource_shown(other), said)
+    if resource is None and other is None:
+        said = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        yield invalid_value("spec.resourceAttributes", None, said)
+    if kind != "SelfSubjectAccessReview" and not spec.get("user") and not spec.get("groups"):
+        yield invalid_value("spec.user", "", "at least one of user or group must be specified")
+    for field in ("fieldSelector", "labelSelector"):
+        selector = _optional(resource or {}, field)
+        if selector is not None:
+            yield from _selector_causes(selector, f"spec.resourceAttributes.{field}")
+    local = kind == "LocalSubjectAccessReview"
+    allowed = {"managedFields", "namespace"} if local else {"managedFields"}
+    if any(value for key, value in metadata.items() if key not in allowed):
+        yield invalid_value("metadata", metadata, "must be empty except for namespace" if local else "must be empty")
+    if local and resource is not None and _text(resource, "namespace") != metadata.get("namespace", ""):
+        said = "must match metadata.namespace"
+        yield invalid_value("spec.resourceAttributes.namespace", _text(resource, "namespace"), said)
+    if local and other is not None:
+        yield invalid_value(
+            "spec.nonResourceAttributes", _non_resource_shown(other), "disallowed on this kind of request"
+        )
+
+
+def _selector_causes(selector: Object, path: str) -> Iterator[Cause]:
+    raw, requirements = _text(selector, "rawSelector"), _objects(selector, "requirements")
+    if raw and requirements:
+        yield invalid_value(f"{path}.rawSelector", raw, "may not specified at the same time as requirements")
+    if not raw and not requirements:
+        said = f"when {path} is specified, requirements or rawSelector is required"
+        yield required(f"{path}.requirements", said)
+    for i, requirement in enumerate(requirements):
+        where = f"{path}.requirements[{i}]"
+        if path.endswith("labelSelector"):
+            yield from selector_requirement_causes(requirement, where)
+        else:
+            yield from _field_requirement_causes(requirement, where)
+
+
+def _field_requirement_causes(requirement: Object, path: str) -> Iterator[Cause]:
+    operator, values = requirement.get("operator"), requirement.get("values")
+    if not requirement.get("key"):
+        yield required(f"{path}.key", "must be specified")
+    if operator in ("In", "NotIn") and not values:
+        yield required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+    if operator in ("Exists", "DoesNotExist") and values:
+        said = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+        yield forbidden_field(f"{path}.values", said)
+
+
+def _selector_problems(resource: Object) -> Iterator[str]:
+    """Selectors that cannot be understood are left out: the check is then for more, never for less."""
+    for field in ("fieldSelector", "labelSelector"):
+        selector = _optional(resource, field) or {}
+        raw, requirements = _text(selector, "rawSelector"), _objects(selector, "requirements")
+        good = [requirement for requirement in requirements if _understood(field, requirement)]
+        if raw:
+            try:
+                parse_fields(raw) if field == "fieldSelector" else parse_labels(raw)
+            except BadRequest:
+                yield f"spec.resourceAttributes.{field} ignored due to parse error"
+        elif len(good) < len(requirements):
+            how = "partially ignored" if good else "ignored"
+            yield f"spec.resourceAttributes.{field} {how} due to parse error"
+
+
+def _understood(field: str, requirement: Object) -> bool:
+    if field == "fieldSelector":
+        return requirement.get("operator") in ("In", "NotIn") and len(requirement.get("values") or ()) == 1
+    try:
+        from_label_selector({"matchExpressions": [requirement]})
+    except BadRequest:
+        return False
+    return True
+
+
+def _resource_attributes(cluster: str, resource: Object) -> Attributes:
+    return Attributes(
+        cluster,
+        _text(resource, "verb"),
+        group=_text(resource, "group"),
+        version=_text(resource, "version") or "*",
+        resource=_text(resource, "resource"),
+        subresource=_text(resource, "subresource"),
+        namespace=_text(resource, "namespace"),
+        name=_text(resource, "name"),
+    )
+
+
+def _reviewed_user(spec: Object, cluster: str) -> User:
+    given = _mapping(spec, "extra")
+    extra = {key: _texts(given, key) for key in given}
+    return User(_text(spec, "user"), _texts(spec, "groups"), _text(spec, "uid"), extra, cluster)
+
+
+def _rules(obj: Object, user: User, cluster: str, authorizer: Authorizer) -> Object:
+    namespace = _text(_mapping(obj, "spec"), "namespace")
+    if not namespace:
+        raise BadRequest("no namespace on request")
+    held = authorizer.held(user, cluster, namespace)
+    status: Object = {
+        "resourceRules": list(_picked(held.bare, "resources", ("verbs", "apiGroups", "resources", "resourceNames"))),
+        "nonResourceRules": list(_picked(held.bare, "nonResourceURLs", ("verbs", "nonResourceURLs"))),
+        "incomplete": False,
+    }
+    if held.error:
+        status["evaluationError"] = held.error
+    return _reply(obj, status)
+
+
+def _picked(rules: Iterable[Mapping[str, Any]], having: str, fields: tuple[str, ...]) -> Iterator[Object]:
+    for rule in rules:
+        if rule.get(having):
+            yield {field: rule[field] for field in fields if rule.get(field)}
+
+
+def _token(obj: Object, cluster: str, authenticator: Authenticator) -> Object:
+    spec = _mapping(obj, "spec")
+    token, audiences = _text(spec, "token"), _texts(spec, "audiences")
+    if not token:
+        raise BadRequest("token is required for TokenReview in authentication")
+    try:
+        user, agreed = authenticator.review(token, cluster, audiences)
+    except Unauthorized as refused:
+        said = "invalid bearer token"
+        error = said if refused.message == said else f"[{said}, {refused.message}]"
+        return _reply(obj, {"user": {}, "error": error}, spec=spec)
+    status: Object = {"authenticated": True, "user": _user_info(user)}
+    if agreed:
+        status["audiences"] = list(agreed)
+    return _reply(obj, status, spec=spec)
+
+
+def _user_info(user: User) -> Object:
+    info: Object = {"username": user.name, "uid": user.uid, "groups": list(user.groups)}
+    info["extra"] = {key: list(values) for key, values in user.extra.items()}
+    return {key: value for key, value in info.items() if value}
+
+
+def _reply(obj: Object, status: Object, *, metadata: Object | None = None, spec: Object | None = None) -> Object:
+    head = {"kind": obj.get("kind"), "apiVersion": obj.get("apiVersion"), "metadata": metadata or {}}
+    if obj.get("kind") == "SelfSubjectReview":
+        return {**head, "status": status}
+    return {**head, "spec": spec or {}, "status": status}
+
+
+def _non_resource_shown(attributes: Object) -> Object:
+    return {"Path": _text(attributes, "path"), "Verb": _text(attributes, "verb")}
+
+
+def _mapping(obj: Object, key: str) -> Object:
+    return _optional(obj, key) or {}
+
+
+def _optional(obj: Object, key: str) -> Object | None:
+    value = obj.get(key)
+    if value is None or isinstance(value, dict):
+        return value
+    raise BadRequest(f"{key} must be an object")
+
+
+def _objects(obj: Object, key: str) -> list[Object]:
+    values = obj.get(key) or []
+    if isinstance(values, list) and all(isinstance(value, dict) for value in values):
+        return values
+    raise BadRequest(f"{key} must be a list of objects")
+
+
+def _text(obj: Object, key: str) -> str:
+    value = obj.get(key)
+    if value is None or isinstance(value, str):
+        return value or ""
+    raise BadRequest(f"{key} must be a string")
+
+
+def _texts(obj: Object, key: str) -> tuple[str, ...]:
+    values = obj.get(key) or ()
+    if isinstance(values, list | tuple) and all(isinstance(value, str) for value in values):
+        return tuple(values)
+    raise BadRequest(f"{key} must be a list of strings")

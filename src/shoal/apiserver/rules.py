@@ -1,0 +1,52 @@
+"""What is special about writing a kind, as data: one `Rules` per resource, given to the generic verbs.
+
+Each function is pure; what needs the rest of the server (escalation, name acceptance, namespaces) is
+admission, in `apiserver.admission`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from shoal.objects.errors import Cause
+from shoal.objects.names import is_dns1123_subdomain
+
+Object = dict[str, Any]
+
+
+def _nothing(obj: Object) -> None:
+    pass
+
+
+def _as_it_is(new: Object, old: Object) -> None:
+    pass
+
+
+def _no_mark(obj: Object, now: str) -> None:
+    pass
+
+
+def _fine(obj: Object, old: Object | None) -> list[Cause]:
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    generation: bool = False
+    """metadata.generation counts changes of anything but metadata and status."""
+    unconditional: bool = True
+    """PUT without a resourceVersion is allowed."""
+    create_on_update: bool = False
+    """PUT of an object that does not exist creates it."""
+    name: Callable[[str], list[str]] = is_dns1123_subdomain
+    default: Callable[[Object], None] = _nothing
+    prepare_create: Callable[[Object], None] = _nothing
+    prepare_update: Callable[[Object, Object], None] = _as_it_is
+    """(new, old): carries over what a client cannot change."""
+    prepare_status: Callable[[Object, Object], None] = _as_it_is
+    prepare_delete: Callable[[Object, str], None] = _no_mark
+    """(object, now): what a deletion leaves to be done first, as finalizers and conditions."""
+    validate: Callable[[Object, Object | None], list[Cause]] = _fine
+    """(object, old one or None)."""

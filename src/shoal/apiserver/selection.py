@@ -1,0 +1,72 @@
+"""Label and field selectors of one request, as one question: does this entry belong?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shoal.apiserver.cache import Entry
+from shoal.apiserver.registry import Resource
+from shoal.objects.errors import BadRequest
+from shoal.objects.selectors import FieldSelector, LabelSelector, parse_fields, parse_labels
+
+
+class Selection:
+    def __init__(self, labels: LabelSelector | None, fields: FieldSelector | None) -> None:
+        self._labels = labels
+        self._fields = fields
+
+    def matches(self, entry: Entry) -> bool:
+        if self._labels is not None and not self._labels.matches(entry.labels):
+            return False
+        return self._fields is None or self._match_fields(entry)
+
+    def _match_fields(self, entry: Entry) -> bool:
+        assert self._fields is not None
+        obj: dict[str, Any] | None = None
+        for path, operator, wanted in self._fields.terms:
+            if path == "metadata.name":
+                value = entry.name
+            elif path == "metadata.namespace":
+                value = entry.namespace
+            else:
+                obj = obj if obj is not None else entry.object()
+                value = field_value(obj, path)
+            if (value == wanted) == (operator == "!="):
+                return False
+        return True
+
+    @property
+    def name(self) -> str:
+        """The one object asked for by `metadata.name=x`, for RBAC's resourceNames; else empty."""
+        if self._fields is not None:
+            for path, operator, wanted in self._fields.terms:
+                if path == "metadata.name" and operator != "!=":
+                    return wanted
+        return ""
+
+
+def selection(resource: Resource, labels: str, fields: str) -> Selection | None:
+    """None: everything belongs."""
+    if not labels and not fields:
+        return None
+    label_selector = parse_labels(labels) if labels else None
+    field_selector = parse_fields(fields) if fields else None
+    for path, _, _ in field_selector.terms if field_selector else ():
+        if path not in ("metadata.name", "metadata.namespace") and path not in resource.selectable:
+            raise BadRequest(
+                f'Unable to find "{resource.api_version}, Resource={resource.plural}" that match label selector '
+                f'"{labels}", field selector "{fields}": field label not supported: {path}'
+            )
+    return Selection(label_selector, field_selector)
+
+
+def field_value(obj: dict[str, Any], path: str) -> str:
+    """A scalar by dotted path, as a field selector sees it: absent is empty."""
+    value: Any = obj
+    for part in path.strip(".").split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)

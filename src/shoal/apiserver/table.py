@@ -1,0 +1,116 @@
+"""Objects as a meta.k8s.io Table, which is what `kubectl get` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import orjson
+
+from shoal.apiserver.registry import Column, Resource
+from shoal.objects.duration import human_since, parse_time
+from shoal.objects.errors import BadRequest
+from shoal.objects.jsonpath import compile as compile_path
+
+Object = dict[str, Any]
+
+_NAME = "Name must be unique within a namespace. Is required when creating resources, although some resources may \
+allow a client to request the generation of an appropriate name automatically. Name is primarily intended for \
+creation idempotence and configuration definition. Cannot be updated."
+_CREATED = "CreationTimestamp is a timestamp representing the server time when this object was created."
+_DEFAULT = (Column("Age", type="date", description=_CREATED, path=".metadata.creationTimestamp"),)
+
+
+def make_table(
+    resource: Resource,
+    objects: list[Object],
+    *,
+    version: str,
+    include: str,
+    now: float,
+    metadata: Object,
+    headers: bool = True,
+) -> Object:
+    """`include` is the includeObject parameter: None, Metadata (the default) or Object."""
+    if include not in ("", "None", "Metadata", "Object"):
+        raise BadRequest(f'unrecognized includeObject value: "{include}"')
+    columns = resource.columns or _DEFAULT
+    cells = [_cell(column) for column in columns]
+    rows = [
+        _row(obj, [obj["metadata"].get("name", ""), *(cell(obj, now) for cell in cells)], version, include)
+        for obj in objects
+    ]
+    return {
+        "kind": "Table",
+        "apiVersion": f"meta.k8s.io/{version}",
+        "metadata": metadata,
+        "columnDefinitions": [_NAME_COLUMN, *(_definition(column) for column in columns)] if headers else None,
+        "rows": rows,
+    }
+
+
+def _row(obj: Object, cells: list[object], version: str, include: str) -> Object:
+    if include == "Object":
+        return {"cells": cells, "object": obj}
+    if include == "None":
+        return {"cells": cells, "object": None}
+    kind, api_version = "PartialObjectMetadata", f"meta.k8s.io/{version}"
+    return {"cells": cells, "object": {"kind": kind, "apiVersion": api_version, "metadata": obj["metadata"]}}
+
+
+_NAME_COLUMN: Object = {"name": "Name", "type": "string", "format": "name", "description": _NAME, "priority": 0}
+
+
+def _definition(column: Column) -> Object:
+    described = f"Custom resource definition column (in JSONPath format): {column.path}" if column.path else ""
+    return {
+        "name": column.name,
+        "type": column.type,
+        "format": column.format,
+        "description": column.description or described,
+        "priority": column.priority,
+    }
+
+
+@lru_cache(maxsize=1024)
+def _cell(column: Column) -> Callable[[Object, float], object]:
+    if column.cell is not None:
+        return column.cell
+    find = compile_path(column.path)
+
+    def cell(obj: Object, now: float) -> object:
+        found = find(obj)
+        return _shown(found[0], column.type, now) if found else None
+
+    return cell
+
+
+def _shown(value: Any, kind: str, now: float) -> object:
+    """A value as its column's type prints it; what does not fit the type is left empty, as upstream."""
+    if kind == "string":
+        return _text(value)
+    if kind == "date":
+        return _age(value, now) if isinstance(value, str) else None
+    if kind == "boolean":
+        return value if isinstance(value, bool) else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value) if kind == "integer" else value
+
+
+def _age(moment: str, now: float) -> str:
+    # An empty time is not known yet; any other text that is no time is a mistake.
+    return human_since(moment, now) if not moment or parse_time(moment) is not None else "<invalid>"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return "<no value>"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict | list):
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+    return str(value)

@@ -1,0 +1,288 @@
+"""Service-account tokens: JWTs signed ES256 with the server's key, one issuer per logical cluster.
+
+Issues and verifies; knows neither requests nor users. Whether the service account and the object a token
+is bound to still exist is asked of `lookup` on every verification. `cryptography` is imported on first
+use: a start that signs nothing does not wait for it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import os
+import stat
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from shoal.objects.errors import BadRequest, ShoalError, Unauthorized
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+Lookup = Callable[[str, str, str, str], str | None]
+"""(cluster, resource, namespace, name) -> uid, or None when it does not exist or is being deleted.
+Asked for `serviceaccounts`, `pods`, `secrets` and `nodes` (namespace empty)."""
+
+MAX_TOKEN = 16_384
+LEEWAY = 60.0
+"""Seconds by which clocks may differ, as upstream allows."""
+
+_BOUND = {"pod": "pods", "secret": "secrets", "node": "nodes"}
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What a good token says. `recheck` repeats the checks that time and deletion can undo."""
+
+    cluster: str
+    namespace: str
+    name: str
+    uid: str
+    audiences: tuple[str, ...]
+    expiry: float
+    jti: str
+    bound: Mapping[str, tuple[str, str]]
+    """`pod`, `secret` or `node` -> (name, uid)."""
+
+    def recheck(self, cluster: str, now: float, lookup: Lookup) -> None:
+        if cluster != self.cluster:
+            raise Unauthorized("token issuer is invalid")
+        if now > self.expiry + LEEWAY:
+            raise Unauthorized("service account token has expired")
+        if lookup(cluster, "serviceaccounts", self.namespace, self.name) != self.uid:
+            raise Unauthorized(f"service account {self.namespace}/{self.name} is gone or is another one")
+        for kind, (name, uid) in self.bound.items():
+            if kind == "node" and "pod" in self.bound:
+                continue  # only says where the pod runs; the pod is what the token lives and dies with
+            if lookup(cluster, _BOUND[kind], "" if kind == "node" else self.namespace, name) != uid:
+                raise Unauthorized("service account token has been invalidated")
+
+
+class TokenSigner:
+    def __init__(self, pem: bytes, base: str = "https://shoal") -> None:
+        self._pem = pem
+        self._base = base
+
+    def issuer(self, cluster: str) -> str:
+        return f"{self._base}/clusters/{cluster}"
+
+    def issue(
+        self,
+        cluster: str,
+        service_account: Mapping[str, Any],
+        audiences: Sequence[str],
+        seconds: int,
+        bound: Mapping[str, tuple[str, str]],
+        now: float,
+    ) -> tuple[str, float]:
+        """A token and when it expires. No audiences: the cluster's API."""
+        metadata, start = service_account["metadata"], int(now)
+        namespace, name = metadata["namespace"], metadata["name"]
+        private: dict[str, Any] = {"namespace": namespace, "serviceaccount": {"name": name, "uid": metadata["uid"]}}
+        if "secret" in bound and len(bound) > 1:
+            raise BadRequest("a token can only be bound to one object")
+        for kind in bound:
+            if kind not in _BOUND:
+                raise BadRequest(f"a token cannot be bound to a {kind}")
+            private[kind] = {"name": bound[kind][0], "uid": bound[kind][1]}
+        claims = {
+            "aud": list(audiences) or [self.issuer(cluster)],
+            "exp": start + seconds,
+            "iat": start,
+            "iss": self.issuer(cluster),
+            "jti": str(uuid.uuid4()),
+            "kubernetes.io": private,
+            "nbf": start,
+            "sub": f"system:serviceaccount:{namespace}:{name}",
+        }
+        signed = f"{_encode(orjson.dumps({'alg': 'ES256', 'kid': self.key_id}))}.{_encode(orjson.dumps(claims))}"
+        token = f"{signed}.{_encode(_sign(self._key, signed.encode()))}"
+        if len(token) > MAX_TOKEN:
+            raise BadRequest(f"the token would be longer than {MAX_TOKEN} bytes: too many audiences")
+        return token, float(start + seconds)
+
+    def verify(self, token: str, cluster: str, now: float, lookup: Lookup, audiences: Sequence[str] = ()) -> Verified:
+        """What the token says, or Unauthorized with the reason. No audiences: the cluster's API."""
+        claims = self._claims(token)
+        if claims.get("iss") != self.issuer(cluster):
+            raise Unauthorized("token issuer is invalid")
+        accepted = audiences or (self.issuer(cluster),)
+        found = _verified(claims, cluster, accepted)
+        if not found.audiences:
+            raise Unauthorized(
+                f"token audiences {orjson.dumps(claims.get('aud')).decode()} is invalid for the target audiences "
+                f"{orjson.dumps(list(accepted)).decode()}"
+            )
+        for claim, said in (("nbf", "not valid yet"), ("iat", "issued in the future")):
+            if _number(claims, claim) > now + LEEWAY:
+                raise Unauthorized(f"service account token is {said}")
+        found.recheck(cluster, now, lookup)
+        return found
+
+    def jwks(self) -> dict[str, Any]:
+        """The document of /openid/v1/jwks."""
+        numbers = self._key.public_key().public_numbers()
+        x, y = (_encode(number.to_bytes(32, "big")) for number in (numbers.x, numbers.y))
+        key = {"use": "sig", "kty": "EC", "kid": self.key_id, "crv": "P-256", "alg": "ES256", "x": x, "y": y}
+        return {"keys": [key]}
+
+    def openid_configuration(self, cluster: str, jwks_uri: str = "") -> dict[str, Any]:
+        """The document of /.well-known/openid-configuration."""
+        return {
+            "issuer": self.issuer(cluster),
+            "jwks_uri": jwks_uri or f"{self.issuer(cluster)}/openid/v1/jwks",
+            "response_types_supported": ["id_token"],
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": ["ES256"],
+        }
+
+    @cached_property
+    def key_id(self) -> str:
+        from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat  # noqa: PLC0415
+
+        public = self._key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        return _encode(hashlib.sha256(public).digest())
+
+    @cached_property
+    def _key(self) -> ec.EllipticCurvePrivateKey:
+        from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415
+
+        try:
+            key = load_pem_private_key(self._pem, password=None)
+        except (ValueError, TypeError) as problem:
+            raise ShoalError(f"the service account key cannot be read: {problem}") from problem
+        if not isinstance(key, ec.EllipticCurvePrivateKey) or key.curve.name != "secp256r1":
+            raise ShoalError("the service account key must be an EC key on P-256")
+        return key
+
+    def _claims(self, token: str) -> dict[str, Any]:
+        """The claims, once the signature is known to be ours."""
+        parts = token.split(".", 3)
+        if len(token) > MAX_TOKEN or len(parts) != 3 or not token.isascii():
+            raise Unauthorized("invalid bearer token")
+        header = _parse(parts[0])
+        if header.get("alg") != "ES256" or header.get("kid") != self.key_id or "crit" in header:
+            raise Unauthorized("invalid signature, no keys found")
+        if not _signed_by(self._key, f"{parts[0]}.{parts[1]}".encode(), _decode(parts[2])):
+            raise Unauthorized("invalid signature")
+        return _parse(parts[1])
+
+
+def signing_key(path: Path) -> bytes:
+    """The PEM of the server's key, made on first use and readable by its owner only."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return _make_key(path)
+    if stat.S_IMODE(mode) & 0o077:
+        raise ShoalError(f"{path} must be readable by its owner only (chmod 600)")
+    return path.read_bytes()
+
+
+def _make_key(path: Path) -> bytes:
+    from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat  # noqa: PLC0415
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(pem)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.rename(path)
+    return pem
+
+
+def _sign(key: ec.EllipticCurvePrivateKey, data: bytes) -> bytes:
+    from cryptography.hazmat.primitives.asymmetric.ec import ECDSA  # noqa: PLC0415
+    from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature  # noqa: PLC0415
+    from cryptography.hazmat.primitives.hashes import SHA256  # noqa: PLC0415
+
+    r, s = decode_dss_signature(key.sign(data, ECDSA(SHA256())))
+    return r.to_bytes(32, "big") + s.to_bytes(32, "big")
+
+
+def _signed_by(key: ec.EllipticCurvePrivateKey, data: bytes, signature: bytes) -> bool:
+    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
+    from cryptography.hazmat.primitives.asymmetric.ec import ECDSA  # noqa: PLC0415
+    from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature  # noqa: PLC0415
+    from cryptography.hazmat.primitives.hashes import SHA256  # noqa: PLC0415
+
+    if len(signature) != 64:
+        return False
+    der = encode_dss_signature(int.from_bytes(signature[:32], "big"), int.from_bytes(signature[32:], "big"))
+    try:
+        key.public_key().verify(der, data, ECDSA(SHA256()))
+    except InvalidSignature:
+        return False
+    return True
+
+
+def _verified(claims: Mapping[str, Any], cluster: str, accepted: Sequence[str]) -> Verified:
+    private = claims.get("kubernetes.io")
+    audiences = claims.get("aud")
+    if not isinstance(private, dict) or not isinstance(audiences, list):
+        raise Unauthorized("service account token claims could not be validated")
+    namespace = private.get("namespace")
+    name, uid = _reference(private.get("serviceaccount"))
+    if not isinstance(namespace, str) or claims.get("sub") != f"system:serviceaccount:{namespace}:{name}":
+        raise Unauthorized("service account token claims could not be validated")
+    return Verified(
+        cluster=cluster,
+        namespace=namespace,
+        name=name,
+        uid=uid,
+        audiences=tuple(audience for audience in audiences if audience in accepted),
+        expiry=_number(claims, "exp"),
+        jti=str(claims.get("jti", "")),
+        bound={kind: _reference(private[kind]) for kind in _BOUND if kind in private},
+    )
+
+
+def _reference(value: object) -> tuple[str, str]:
+    if isinstance(value, dict):
+        name, uid = value.get("name"), value.get("uid")
+        if isinstance(name, str) and isinstance(uid, str) and name and uid:
+            return name, uid
+    raise Unauthorized("service account token claims could not be validated")
+
+
+def _number(claims: Mapping[str, Any], claim: str) -> float:
+    value = claims.get(claim)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Unauthorized("service account token claims could not be validated")
+    return float(value)
+
+
+def _encode(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _decode(part: str) -> bytes:
+    """Strict: one string for one value, so that a token cannot be respelt."""
+    try:
+        data = base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
+    except (binascii.Error, ValueError):
+        raise Unauthorized("invalid bearer token") from None
+    if _encode(data) != part:
+        raise Unauthorized("invalid bearer token")
+    return data
+
+
+def _parse(part: str) -> dict[str, Any]:
+    try:
+        value = orjson.loads(_decode(part))
+    except orjson.JSONDecodeError:
+        raise Unauthorized("invalid bearer token") from None
+    if not isinstance(value, dict):
+        raise Unauthorized("invalid bearer token")
+    return value

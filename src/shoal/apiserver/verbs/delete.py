@@ -1,0 +1,134 @@
+"""DELETE of one object and of a collection: finalizers first, then gone."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import orjson
+
+from shoal.apiserver.admission import admit_delete
+from shoal.apiserver.cache import Entry
+from shoal.apiserver.core import Call, Core
+from shoal.apiserver.encoding import splice
+from shoal.apiserver.options import DeleteOptions, delete_options, list_options
+from shoal.apiserver.render import many, one, served, served_object
+from shoal.apiserver.selection import selection
+from shoal.apiserver.verbs.update import remove
+from shoal.apiserver.writing import conflict, key_of, read_body, settle, stored_value
+from shoal.clock import rfc3339
+from shoal.objects.errors import BadRequest, NotFound
+from shoal.objects.wire import Response
+from shoal.store.interface import CompareFailed
+
+Object = dict[str, Any]
+
+TOGETHER = 256
+"""Deletions of a collection under way at once: enough for full group commits, no more memory than that."""
+
+
+async def delete(core: Core, call: Call) -> Response:
+    options = _options(call)
+    entry = call.found()
+    marked = await _delete(core, call, entry, options)
+    if marked is not None:
+        return one(call.resource, call.view, marked, core.clock.now())
+    uid = entry.object()["metadata"]["uid"]
+    details = {"name": entry.name, "kind": call.resource.plural, "uid": uid}
+    if call.resource.group:
+        details["group"] = call.resource.group
+    status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+    return Response(200, orjson.dumps(status))
+
+
+async def deletecollection(core: Core, call: Call) -> Response:
+    options = _options(call)
+    listing = list_options(call.query, watching=False)
+    chosen = selection(call.resource, listing.labels, listing.fields)
+    entries = call.kind.table(call.target.cluster).select(call.namespace, listing.after)
+    if chosen is not None:
+        entries = [entry for entry in entries if chosen.matches(entry)]
+    if listing.limit > 0:
+        entries = entries[: listing.limit]
+    for start in range(0, len(entries), TOGETHER):
+        batch = entries[start : start + TOGETHER]
+        await asyncio.gather(*(_delete_one_of_many(core, call, entry, options) for entry in batch))
+    metadata: Object = {"resourceVersion": str(core.cache.revision)}
+    return many(call.resource, call.view, entries, metadata, core.clock.now(), call.query.get("includeObject", ""))
+
+
+async def _delete_one_of_many(core: Core, call: Call, entry: Entry, options: DeleteOptions) -> None:
+    target = call.target._replace(namespace=entry.namespace, name=entry.name)
+    single = Call(
+        call.request, target, "delete", call.user, call.cluster, call.resource, call.kind, call.view, call.query
+    )
+    with suppress(NotFound):  # somebody was faster: gone is what was asked for
+        await _delete(core, single, entry, options)
+
+
+def _options(call: Call) -> DeleteOptions:
+    body: Object | None = None
+    if call.request.body:
+        body = read_body(call.request)
+        if body.get("kind") not in (None, "", "DeleteOptions"):
+            raise BadRequest("decoded object cannot be converted to DeleteOptions")
+    return delete_options(call.query, body)
+
+
+async def _delete(core: Core, call: Call, entry: Entry, options: DeleteOptions) -> bytes | None:
+    """The marked object's bytes when something still has to happen to it, None when it is gone."""
+    while True:
+        old = served_object(call.resource, entry)
+        _check_preconditions(call, entry, old, options)
+        admit_delete(core, call, old)
+        already = "deletionTimestamp" in old["metadata"]
+        new: Object = orjson.loads(orjson.dumps(old))
+        call.resource.rules.prepare_delete(new, rfc3339(core.clock.now()))
+        if new["metadata"].get("finalizers") or _namespace_content(new):
+            if already:
+                return served(call.resource, entry)
+            mark(new, rfc3339(core.clock.now()))
+            value = stored_value(call, new)
+            if options.dry_run:
+                return splice(value, entry.revision)
+            try:
+                revision = await core.store.put(key_of(call, entry.name), value, 0 if entry.virtual else entry.revision)
+                return settle(call, revision, value, entry.name)
+            except CompareFailed:
+                pass
+        else:
+            if options.dry_run:
+                return None
+            try:
+                await remove(core, call, entry)
+                return None
+            except CompareFailed:
+                pass
+        await core.store.settled()
+        entry = call.found()
+
+
+def mark(obj: Object, now: str) -> None:
+    metadata = obj["metadata"]
+    metadata["deletionTimestamp"] = now
+    metadata["deletionGracePeriodSeconds"] = 0
+    if metadata.get("generation"):
+        metadata["generation"] += 1
+
+
+def _namespace_content(obj: Object) -> bool:
+    return obj["kind"] == "Namespace" and obj["apiVersion"] == "v1" and bool((obj.get("spec") or {}).get("finalizers"))
+
+
+def _check_preconditions(call: Call, entry: Entry, obj: Object, options: DeleteOptions) -> None:
+    uid = obj["metadata"]["uid"]
+    if options.uid and options.uid != uid:
+        raise conflict(call, f"the UID in the precondition ({options.uid}) does not match the UID in record ({uid}). "
+                             "The object might have been deleted and then recreated")  # fmt: skip
+    if options.resource_version and options.resource_version != str(entry.revision):
+        raise conflict(
+            call,
+            f"the ResourceVersion in the precondition ({options.resource_version}) does not match the "
+            f"ResourceVersion in record ({entry.revision}). The object might have been modified",
+        )

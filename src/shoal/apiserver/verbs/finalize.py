@@ -1,0 +1,32 @@
+"""PUT of namespaces/NAME/finalize: the only way a namespace's finalizers change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from shoal.apiserver.core import Call, Core
+from shoal.apiserver.options import write_options
+from shoal.apiserver.verbs.update import change
+from shoal.apiserver.writing import check_type, read_body
+from shoal.objects.wire import Response
+
+Object = dict[str, Any]
+
+
+async def finalize(core: Core, call: Call) -> Response:
+    options = write_options(call.query, "UpdateOptions")
+    body = read_body(call.request)
+    check_type(call, body)
+    wanted = list((body.get("spec") or {}).get("finalizers") or ())
+
+    def make(old: Object) -> Object:
+        new: Object = orjson.loads(orjson.dumps(old))
+        new["spec"] = {"finalizers": wanted} if wanted else {}
+        given = body["metadata"].get("resourceVersion")
+        if given:
+            new["metadata"]["resourceVersion"] = given
+        return new
+
+    return await change(core, call, options, make)

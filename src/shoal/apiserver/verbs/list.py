@@ -1,0 +1,90 @@
+"""LIST: pages at one constant revision, served from memory."""
+
+from __future__ import annotations
+
+from shoal.apiserver.cache import Entry
+from shoal.apiserver.core import Call, Core
+from shoal.apiserver.options import EXACT, ListOptions, encode_continue, expired_continue, list_options
+from shoal.apiserver.paths import WILDCARD
+from shoal.apiserver.render import many
+from shoal.apiserver.selection import selection
+from shoal.objects.errors import Cause, Expired, TimedOut
+from shoal.objects.wire import Response
+
+Row = tuple[str, Entry]
+
+
+def list_objects(core: Core, call: Call) -> Response:
+    options = list_options(call.query, watching=False)
+    at, exact = _revision(core, options)
+    chosen = selection(call.resource, options.labels, options.fields)
+    include = call.query.get("includeObject", "")
+    if call.target.cluster == WILDCARD:
+        rows = _rows_everywhere(call, options, at if exact else 0)
+    else:
+        kind, cluster = call.kind, call.target.cluster
+        table = kind.as_of(cluster, at) if exact else kind.table(cluster)
+        found = table.select(call.namespace, options.after)
+        if chosen is None and not (0 < options.limit < len(found)):
+            return many(call.resource, call.view, found, {"resourceVersion": str(at)}, core.clock.now(), include)
+        rows = [("", entry) for entry in found]
+    if chosen is not None:
+        rows = [row for row in rows if chosen.matches(row[1])]
+    rows, metadata = _page(rows, options, at, counted=chosen is None)
+    entries: list[Row] | list[Entry] = rows if call.target.cluster == WILDCARD else [entry for _, entry in rows]
+    return many(call.resource, call.view, entries, metadata, core.clock.now(), include)
+
+
+def _page(rows: list[Row], options: ListOptions, at: int, counted: bool) -> tuple[list[Row], dict[str, object]]:
+    metadata: dict[str, object] = {"resourceVersion": str(at)}
+    if 0 < options.limit < len(rows):
+        cluster, last = rows[options.limit - 1]
+        after = f"{cluster}\t{last.key}" if cluster else last.key
+        metadata["continue"] = encode_continue(at, after)
+        if counted:
+            metadata["remainingItemCount"] = len(rows) - options.limit
+        rows = rows[: options.limit]
+    return rows, metadata
+
+
+def _rows_everywhere(call: Call, options: ListOptions, at: int) -> list[Row]:
+    """What is stored, over all logical clusters. Bootstrap objects nobody has written are not."""
+    first, _, after = options.after.rpartition("\t")
+    rows: list[Row] = []
+    for cluster in call.kind.clusters():
+        if cluster < first:
+            continue
+        table = call.kind.as_of(cluster, at) if at else call.kind.table(cluster)
+        for entry in table.select(call.namespace, after if cluster == first else ""):
+            if not entry.virtual:
+                rows.append((cluster, entry))
+    return rows
+
+
+def _revision(core: Core, options: ListOptions) -> tuple[int, bool]:
+    """The revision to list at, and whether it must be exactly that one."""
+    current = core.cache.revision
+    if options.continued:
+        if options.at == -1:
+            return current, False
+        if options.at < core.cache.oldest:
+            raise expired_continue(options.after)
+        if options.at > current:
+            raise too_large(options.at, current)
+        return options.at, True
+    asked = options.revision
+    if asked > current:
+        raise too_large(asked, current)
+    if asked and (options.match == EXACT or (options.limit > 0 and not options.match)):
+        if asked < core.cache.oldest:
+            raise Expired("The resourceVersion for the provided list is too old.")
+        return asked, True
+    return current, False
+
+
+def too_large(asked: int, current: int) -> TimedOut:
+    return TimedOut(
+        f"Timeout: Too large resource version: {asked}, current: {current}",
+        causes=[Cause("ResourceVersionTooLarge", "Too large resource version")],
+        retry_after=1,
+    )

@@ -1,0 +1,107 @@
+"""The scale subresource: an autoscaling/v1 Scale read from, and written to, the paths the kind names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from shoal.apiserver.core import Call, Core
+from shoal.apiserver.encoding import decode
+from shoal.apiserver.negotiate import no_transform, patch_type
+from shoal.apiserver.options import write_options
+from shoal.apiserver.registry import ScalePaths
+from shoal.apiserver.render import served_object
+from shoal.apiserver.verbs.update import Make, change
+from shoal.apiserver.writing import read_body
+from shoal.objects import jsonpatch, mergepatch, strictjson
+from shoal.objects.errors import BadRequest, Invalid, UnsupportedMedia, invalid_object, invalid_value
+from shoal.objects.jsonpath import get_path, set_path
+from shoal.objects.wire import Response
+
+Object = dict[str, Any]
+
+
+def get_scale(core: Core, call: Call) -> Response:
+    no_transform(call.view)
+    return Response(200, orjson.dumps(_scale(call, served_object(call.resource, call.found()))))
+
+
+async def update_scale(core: Core, call: Call) -> Response:
+    body = read_body(call.request)
+    if body.get("kind") not in (None, "", "Scale"):
+        raise BadRequest(f'{body.get("kind")} in version "{body.get("apiVersion")}" cannot be handled as a Scale')
+    return await _write(core, call, "UpdateOptions", lambda scale: body)
+
+
+async def patch_scale(core: Core, call: Call) -> Response:
+    form = patch_type(call.request.headers.get("content-type", ""), custom=True)
+    if form == "apply":
+        raise UnsupportedMedia("apply patches of the scale subresource are not supported; apply the object itself")
+    body = strictjson.loads(call.request.body)
+    apply: Make = (
+        (lambda old: jsonpatch.apply(old, body)) if form == "json" else (lambda old: mergepatch.apply(old, body))
+    )
+    return await _write(core, call, "PatchOptions", apply)
+
+
+async def _write(core: Core, call: Call, options_kind: str, make: Make) -> Response:
+    options = write_options(call.query, options_kind)
+    paths = _paths(call)
+
+    def changed(old: Object) -> Object:
+        scale = make(_scale(call, old))
+        replicas = _replicas(call, scale)
+        new: Object = set_path(orjson.loads(orjson.dumps(old)), paths.spec, replicas)
+        metadata = scale.get("metadata") or {}
+        for field in ("resourceVersion", "uid"):
+            if metadata.get(field):
+                new["metadata"][field] = metadata[field]
+        return new
+
+    plain = Call(
+        call.request, call.target, call.verb, call.user, call.cluster, call.resource, call.kind, call.view, call.query
+    )
+    answer = await change(core, plain, options, changed)
+    assert isinstance(answer.body, bytes)
+    return Response(answer.status, orjson.dumps(_scale(call, decode(answer.body))))
+
+
+def _replicas(call: Call, scale: Object) -> int:
+    replicas = (scale.get("spec") or {}).get("replicas", 0)
+    if isinstance(replicas, bool) or not isinstance(replicas, int):
+        raise BadRequest("json: cannot unmarshal into Go struct field ScaleSpec.spec.replicas of type int32")
+    if replicas < 0:
+        raise _invalid(call, replicas)
+    return replicas
+
+
+def _invalid(call: Call, replicas: int) -> Invalid:
+    cause = invalid_value("spec.replicas", replicas, "should be a non-negative integer")
+    return invalid_object("Scale", "autoscaling", call.name, [cause])
+
+
+def _paths(call: Call) -> ScalePaths:
+    assert call.resource.scale is not None
+    return call.resource.scale
+
+
+def _scale(call: Call, obj: Object) -> Object:
+    paths, metadata = _paths(call), obj["metadata"]
+    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    status: Object = {"replicas": get_path(obj, paths.status) or 0}
+    if paths.selector:
+        selector = get_path(obj, paths.selector)
+        if isinstance(selector, str) and selector:
+            status["selector"] = selector
+    spec: Object = {}
+    replicas = get_path(obj, paths.spec)
+    if replicas:
+        spec["replicas"] = replicas
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {key: metadata[key] for key in kept if key in metadata},
+        "spec": spec,
+        "status": status,
+    }

@@ -1,0 +1,166 @@
+"""PUT, and the loop under every change of an existing object: read, change, check, compare-and-swap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from shoal.apiserver.admission import admit
+from shoal.apiserver.cache import REMOVED, Entry
+from shoal.apiserver.core import Call, Core
+from shoal.apiserver.encoding import splice
+from shoal.apiserver.options import WriteOptions, write_options
+from shoal.apiserver.render import one, served, served_object
+from shoal.apiserver.verbs.create import create_object
+from shoal.apiserver.writing import (
+    check_fields,
+    check_type,
+    conflict,
+    key_of,
+    own,
+    place,
+    read_body,
+    settle,
+    stored_value,
+    validate,
+)
+from shoal.objects.errors import BadRequest, invalid_object, invalid_value
+from shoal.objects.names import validate_object_meta_update
+from shoal.objects.wire import Response
+from shoal.store.interface import CompareFailed
+
+Object = dict[str, Any]
+Make = Callable[[Object], Object]
+"""From the object as it is, to what it should become. Called again when somebody was faster."""
+
+KEPT = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink")
+
+
+async def update(core: Core, call: Call) -> Response:
+    options = write_options(call.query, "UpdateOptions")
+    body = read_body(call.request)
+    check_type(call, body)
+    check_fields(call, options, body, call.request.body)
+    name = body["metadata"].get("name")
+    if not name:
+        raise BadRequest("name must be provided")
+    if name != call.name:
+        raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
+    rules = call.resource.rules
+    if call.entry() is None and rules.create_on_update and not call.target.subresource:
+        if body["metadata"].get("resourceVersion"):
+            raise call.not_found()
+        return await create_object(core, call, options, body, owned=False)
+    if not body["metadata"].get("resourceVersion") and not rules.unconditional:
+        cause = invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
+        raise invalid_object(call.resource.kind, call.resource.group, name, [cause])
+    text = orjson.dumps(body)
+    return await change(core, call, options, lambda old: orjson.loads(text))
+
+
+async def change(core: Core, call: Call, options: WriteOptions, make: Make, *, owned: bool = False) -> Response:
+    """Carries one change through. `owned`: `make` sets managedFields itself (apply)."""
+    while True:
+        entry = call.found()
+        old = served_object(call.resource, entry)
+        new = make(old)
+        _check_preconditions(call, entry, old, new)
+        _carry_over(call, new, old)
+        if not owned:
+            own(core, call, options, old, new)
+        if new == old:
+            return one(call.resource, call.view, served(call.resource, entry), core.clock.now())
+        _count_generation(call, new, old)
+        admit(core, call, new, old)
+        causes = validate_object_meta_update(new["metadata"], old["metadata"])
+        validate(call, new, old, causes)
+        if options.dry_run:
+            return one(call.resource, call.view, splice(stored_value(call, new), entry.revision), core.clock.now())
+        try:
+            if _is_finished(new):
+                await remove(core, call, entry)
+                return one(call.resource, call.view, splice(stored_value(call, new), entry.revision), core.clock.now())
+            value = stored_value(call, new)
+            expected = 0 if entry.virtual else entry.revision
+            revision = await core.store.put(key_of(call, entry.name), value, expected)
+        except CompareFailed:
+            await core.store.settled()
+            continue
+        return one(call.resource, call.view, settle(call, revision, value, entry.name), core.clock.now())
+
+
+async def remove(core: Core, call: Call, entry: Entry) -> int:
+    """Takes the object out of the store; a bootstrap object leaves a mark, or it would shine through."""
+    key, cluster = key_of(call, entry.name), call.target.cluster
+    expected = 0 if entry.virtual else entry.revision
+    if entry.virtual or call.kind.is_bootstrap(cluster, entry.key):
+        return await core.store.put(key, REMOVED, expected)
+    return await core.store.delete(key, expected)
+
+
+def _check_preconditions(call: Call, entry: Entry, old: Object, new: Object) -> None:
+    metadata = new["metadata"]
+    given = metadata.get("resourceVersion")
+    if given and given != "0" and given != str(entry.revision):
+        raise conflict(call)
+    uid = metadata.get("uid")
+    if uid and uid != old["metadata"]["uid"]:
+        raise conflict(
+            call, f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old['metadata']['uid']}"
+        )
+
+
+def _carry_over(call: Call, new: Object, old: Object) -> None:
+    """What a client cannot change stays as it was, whether sent or not."""
+    metadata, before = new["metadata"], old["metadata"]
+    place(call, metadata)
+    for field in KEPT:
+        if field in before:
+            metadata.setdefault(field, before[field]) if field == "uid" else metadata.__setitem__(field, before[field])
+        else:
+            metadata.pop(field, None)
+    metadata["resourceVersion"] = before["resourceVersion"]
+    resource = call.resource
+    resource.model().default(new)
+    resource.rules.default(new)
+    if call.target.subresource == "status":
+        _only_status(new, old)
+        resource.rules.prepare_status(new, old)
+        return
+    if resource.status:
+        if "status" in old:
+            new["status"] = old["status"]
+        else:
+            new.pop("status", None)
+    resource.rules.prepare_update(new, old)
+
+
+def _only_status(new: Object, old: Object) -> None:
+    """Of a write to /status, only the status counts (and who owns it)."""
+    status, owners = new.get("status"), new["metadata"].get("managedFields")
+    new.clear()
+    new.update(old)
+    new["metadata"] = dict(old["metadata"])
+    new.pop("status", None)
+    if status is not None:
+        new["status"] = status
+    if owners is not None:
+        new["metadata"]["managedFields"] = owners
+
+
+def _count_generation(call: Call, new: Object, old: Object) -> None:
+    if not call.resource.rules.generation:
+        return
+    apart = ("metadata", "status") if call.resource.status else ("metadata",)
+    if any(new.get(key) != old.get(key) for key in new.keys() | old.keys() if key not in apart):
+        new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+
+
+def _is_finished(obj: Object) -> bool:
+    """An object marked for deletion goes when its last finalizer does."""
+    metadata = obj["metadata"]
+    if "deletionTimestamp" not in metadata or metadata.get("finalizers"):
+        return False
+    return not (obj["kind"] == "Namespace" and obj["apiVersion"] == "v1" and (obj.get("spec") or {}).get("finalizers"))

@@ -1,0 +1,171 @@
+"""WATCH: initial state where asked for, then every change, in one order for all watchers.
+
+An event is encoded once per form and shared; a client that does not read is cut by its sink. Nothing here
+waits: the cache calls `Watcher.deliver` for each change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import orjson
+
+from shoal.apiserver.cache import Change, Entry
+from shoal.apiserver.core import Call, Core
+from shoal.apiserver.encoding import respliced, with_cluster
+from shoal.apiserver.negotiate import View
+from shoal.apiserver.options import ListOptions, list_options
+from shoal.apiserver.paths import WILDCARD
+from shoal.apiserver.registry import Resource
+from shoal.apiserver.render import served, transformed
+from shoal.apiserver.selection import Selection, selection
+from shoal.objects.errors import Expired, StatusError
+from shoal.objects.wire import Answer, Sink, StreamResponse
+
+INITIAL_END = "k8s.io/initial-events-end"
+BOOKMARK_SECONDS = 60.0
+DEFAULT_TIMEOUT = 1800
+
+
+class Watcher:
+    def __init__(self, core: Core, call: Call, options: ListOptions, name: str, chosen: Selection | None) -> None:
+        self._core = core
+        self._resource: Resource = call.resource
+        self._view: View = call.view
+        self._kind = call.kind
+        self._cluster = call.target.cluster
+        self._namespace = call.namespace
+        self._name = name
+        self._chosen = chosen
+        self._options = options
+        self._include = call.query.get("includeObject", "")
+        self._headers_sent = False
+        self._sink: Sink | None = None
+        self._timers: list[asyncio.TimerHandle] = []
+        self._marked = 0
+        self._shared = (call.resource.version, call.resource.schema_hash, self._view, self._cluster == WILDCARD)
+
+    def start(self, sink: Sink) -> None:
+        self._sink = sink
+        options = self._options
+        since = options.revision
+        initial = options.send_initial if options.send_initial is not None else since == 0
+        if not initial and since and since < self._core.cache.oldest:
+            self._fail(Expired(f"too old resource version: {since} ({self._core.cache.oldest})"))
+            return
+        if initial:
+            self._send_state()
+        else:
+            for change in self._kind.since(since):
+                if self._cluster in (WILDCARD, change.cluster):
+                    self.deliver(change)
+        if options.send_initial:
+            self._bookmark({INITIAL_END: "true"})
+        self._kind.listen(self._cluster, self.deliver)
+        sink.on_close(self._stop)
+        loop = asyncio.get_running_loop()
+        self._timers.append(loop.call_later(options.timeout or DEFAULT_TIMEOUT, self._finish))
+        if options.bookmarks:
+            self._timers.append(loop.call_later(BOOKMARK_SECONDS, self._tick, loop))
+
+    def deliver(self, change: Change) -> None:
+        last = change.last
+        if (self._namespace and last.namespace != self._namespace) or (self._name and last.name != self._name):
+            return
+        old, new = change.old, change.new
+        if self._chosen is not None:
+            old = old if old is not None and self._chosen.matches(old) else None
+            new = new if new is not None and self._chosen.matches(new) else None
+            if old is None and new is None:
+                return
+        kind = "ADDED" if old is None else "DELETED" if new is None else "MODIFIED"
+        assert self._sink is not None
+        if self._view.mode == "table":
+            self._sink.write(self._event(kind, change, old, new))
+            return
+        shared = (kind, self._shared)
+        frame = change.frames.get(shared)
+        if frame is None:
+            frame = change.frames[shared] = self._event(kind, change, old, new)
+        self._sink.write(frame)
+
+    def _event(self, kind: str, change: Change, old: Entry | None, new: Entry | None) -> bytes:
+        if new is not None:
+            data = served(self._resource, new)
+        else:
+            assert old is not None
+            data = respliced(served(self._resource, old), change.revision)
+        return self._frame(kind, data, change.cluster)
+
+    def _frame(self, kind: str, data: bytes, cluster: str) -> bytes:
+        if self._cluster == WILDCARD:
+            data = with_cluster(data, cluster)
+        if self._view.mode != "object":
+            headers = not self._headers_sent
+            self._headers_sent = True
+            now = self._core.clock.now()
+            data = orjson.dumps(transformed(self._resource, self._view, data, now, self._include, headers))
+        return b'{"type":"%b","object":%b}\n' % (kind.encode(), data)
+
+    def _send_state(self) -> None:
+        assert self._sink is not None
+        everywhere = self._cluster == WILDCARD
+        for cluster in self._kind.clusters() if everywhere else [self._cluster]:
+            for entry in self._kind.table(cluster).select(self._namespace):
+                if (everywhere and entry.virtual) or (self._name and entry.name != self._name):
+                    continue
+                if self._chosen is None or self._chosen.matches(entry):
+                    self._sink.write(self._frame("ADDED", served(self._resource, entry), cluster))
+
+    def _bookmark(self, annotations: dict[str, str] | None = None) -> None:
+        assert self._sink is not None
+        revision = self._core.cache.revision
+        if annotations is None and revision == self._marked:
+            return
+        self._marked = revision
+        metadata: dict[str, object] = {"resourceVersion": str(revision), "creationTimestamp": None}
+        if annotations:
+            metadata["annotations"] = annotations
+        kind, api_version = self._resource.kind, self._resource.api_version
+        obj: dict[str, object] = {"kind": kind, "apiVersion": api_version, "metadata": metadata}
+        if self._view.mode == "partial":
+            obj.update(kind="PartialObjectMetadata", apiVersion=f"meta.k8s.io/{self._view.version}")
+        elif self._view.mode == "table":
+            version = f"meta.k8s.io/{self._view.version}"
+            row = {
+                "cells": [],
+                "object": {"kind": "PartialObjectMetadata", "apiVersion": version, "metadata": metadata},
+            }
+            obj = {"kind": "Table", "apiVersion": version, "metadata": {"resourceVersion": str(revision)}}
+            obj.update(columnDefinitions=None, rows=[row])
+        self._sink.write(b'{"type":"BOOKMARK","object":%b}\n' % orjson.dumps(obj))
+
+    def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._bookmark()
+        self._timers[1] = loop.call_later(BOOKMARK_SECONDS, self._tick, loop)
+
+    def _finish(self) -> None:
+        assert self._sink is not None
+        if self._options.bookmarks:
+            self._bookmark()
+        self._sink.close()
+
+    def _fail(self, error: StatusError) -> None:
+        assert self._sink is not None
+        self._sink.write(b'{"type":"ERROR","object":%b}\n' % orjson.dumps(error.wire()))
+        self._sink.close()
+
+    def _stop(self) -> None:
+        self._kind.forget(self._cluster, self.deliver)
+        for timer in self._timers:
+            timer.cancel()
+
+
+def watch(core: Core, call: Call) -> Answer:
+    options = list_options(call.query, watching=True)
+    _ = options.revision
+    chosen = selection(call.resource, options.labels, options.fields)
+    watcher = Watcher(core, call, options, call.name, chosen)
+    start: Callable[[Sink], None] = watcher.start
+    return StreamResponse(200, start)

@@ -1,0 +1,213 @@
+"""The steps every write shares: body to object, metadata of a new one, the stored result.
+
+Order of a write: decode → admit → validate → own (managedFields) → store. The verbs put the steps together.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from shoal.apiserver.cache import Entry, store_key
+from shoal.apiserver.core import Call, Core
+from shoal.apiserver.encoding import encode, splice
+from shoal.apiserver.negotiate import PROTOBUF, YAML, body_type
+from shoal.apiserver.options import WriteOptions
+from shoal.clock import rfc3339
+from shoal.objects import strictjson
+from shoal.objects.apply import on_update
+from shoal.objects.errors import BadRequest, Cause, Conflict, invalid_object
+from shoal.objects.names import validate_object_meta
+from shoal.objects.protobuf import decode as decode_protobuf
+from shoal.objects.wire import Request
+
+Object = dict[str, Any]
+
+MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+SERVER_FIELDS = ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion", "generation")
+
+
+def read_body(request: Request) -> Object:
+    if not request.body:
+        raise BadRequest("the request body is empty: an object is expected")
+    form = body_type(request.headers.get("content-type", ""))
+    if form == PROTOBUF:
+        _, _, obj = decode_protobuf(request.body)
+        return obj
+    obj = read_yaml(request.body) if form == YAML else strictjson.loads(request.body)
+    if not isinstance(obj, dict):
+        raise BadRequest(
+            f"couldn't get version/kind; json parse error: an object was expected, not {type(obj).__name__}"
+        )
+    return obj
+
+
+class _Loader(yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoader):  # type: ignore[misc]
+    """YAML as Kubernetes reads it: dates and sexagesimals stay text."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def read_yaml(data: bytes) -> Any:
+    try:
+        return yaml.load(data, _Loader)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise BadRequest(f"error decoding YAML: {error}") from None
+
+
+def check_type(call: Call, obj: Object) -> None:
+    """The body's apiVersion and kind must be those of the path; built-ins may leave them out."""
+    resource = call.resource
+    api_version, kind = obj.get("apiVersion"), obj.get("kind")
+    if resource.custom and not kind:
+        raise BadRequest("Object 'Kind' is missing")
+    if resource.custom and not api_version:
+        raise BadRequest("Object 'apiVersion' is missing")
+    if kind and kind != resource.kind:
+        raise BadRequest(
+            f'{kind} in version "{api_version}" cannot be handled as a {resource.kind}: '
+            f"converting (v1.{kind}) to (v1.{resource.kind}): unknown conversion"
+        )
+    if api_version and api_version != resource.api_version:
+        raise BadRequest(
+            f"the API version in the data ({api_version}) does not match the expected API version "
+            f"({resource.api_version})"
+        )
+    obj["apiVersion"], obj["kind"] = resource.api_version, resource.kind
+    metadata = obj.get("metadata")
+    if metadata is None:
+        obj["metadata"] = {}
+    elif not isinstance(metadata, dict):
+        raise BadRequest(f"{resource.kind} in version {resource.version} cannot be handled: metadata must be an object")
+
+
+def check_fields(call: Call, options: WriteOptions, obj: Object, text: bytes | None) -> None:
+    """Prunes unknown fields and reports them (and duplicate keys of the text) as fieldValidation asks."""
+    complaints: list[str] = []
+    collect = options.field_validation != "Ignore"
+    if collect and text is not None and not call.request.headers.get("content-type", "").startswith(PROTOBUF):
+        complaints = strictjson.duplicates(text)
+    model = call.resource.model()
+    complaints += model.prune(obj, collect=collect)
+    if complaints:
+        report(call, options, complaints)
+    problem = model.decoding_problem(obj)
+    if problem:
+        kind, version = call.resource.kind, call.resource.version
+        raise BadRequest(f'{kind} in version "{version}" cannot be handled as a {kind}: {problem}')
+
+
+def report(call: Call, options: WriteOptions, complaints: list[str]) -> None:
+    if options.field_validation == "Strict":
+        title = (
+            f"{call.resource.kind} in version {show(call.resource.version)} cannot be handled as a {call.resource.kind}"
+        )
+        raise BadRequest(f"{title}: strict decoding error: " + ", ".join(complaints))
+    if options.field_validation == "Warn":
+        call.warnings.extend(complaints)
+
+
+def show(text: str) -> str:
+    return f'"{text}"'
+
+
+def begin(core: Core, call: Call, obj: Object) -> None:
+    """The metadata of a new object."""
+    metadata = obj["metadata"]
+    place(call, metadata)
+    if not metadata.get("name") and metadata.get("generateName"):
+        prefix = metadata["generateName"]
+        metadata["name"] = str(prefix)[:58] + core.dice.suffix()
+    for field in SERVER_FIELDS:
+        metadata.pop(field, None)
+    metadata["uid"] = core.dice.uid()
+    metadata["creationTimestamp"] = rfc3339(core.clock.now())
+    if call.resource.rules.generation:
+        metadata["generation"] = 1
+
+
+def place(call: Call, metadata: Object) -> None:
+    """The namespace of the object is that of the path."""
+    given = metadata.get("namespace") or ""
+    if call.resource.namespaced:
+        if given and given != call.namespace:
+            raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
+        metadata["namespace"] = call.namespace
+    elif given:
+        raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
+    else:
+        metadata.pop("namespace", None)
+
+
+def validate(call: Call, obj: Object, old: Object | None, more: list[Cause] | None = None) -> None:
+    causes = list(more or ())
+    rules = call.resource.rules
+    if old is None:
+        causes += validate_object_meta(obj["metadata"], namespaced=call.resource.namespaced, name_rule=rules.name)
+    causes += call.resource.model().validate(obj, old, status=call.target.subresource == "status")
+    causes += rules.validate(obj, old)
+    if causes:
+        name = obj["metadata"].get("name") or obj["metadata"].get("generateName") or ""
+        raise invalid_object(call.resource.kind, call.resource.group, name, causes)
+
+
+def own(core: Core, call: Call, options: WriteOptions, old: Object | None, new: Object) -> None:
+    """Field ownership after a create, update or patch."""
+    entries = on_update(
+        old,
+        new,
+        manager=manager_of(call, options),
+        api_version=call.resource.api_version,
+        schema=call.resource.model().types,
+        now=rfc3339(core.clock.now()),
+        subresource=call.target.subresource,
+    )
+    if entries:
+        new["metadata"]["managedFields"] = entries
+    else:
+        new["metadata"].pop("managedFields", None)
+
+
+def manager_of(call: Call, options: WriteOptions) -> str:
+    if options.field_manager:
+        return options.field_manager
+    agent = call.request.headers.get("user-agent", "").partition("/")[0]
+    return "".join(c for c in agent if c.isprintable())[:128] or "unknown"
+
+
+def settle(call: Call, revision: int, value: bytes, name: str) -> bytes:
+    """The served bytes of what was just written; tells the cache that they need no second look."""
+    entry: Entry | None = call.kind.get(call.target.cluster, call.namespace, name)
+    if entry is None or entry.revision != revision:
+        return splice(value, revision)
+    if call.resource.version == call.resource.storage_version:
+        entry.normal = call.resource.schema_hash
+    return entry.data
+
+
+def stored_value(call: Call, obj: Object) -> bytes:
+    """The bytes to store: in the storage version, whatever version they came in."""
+    resource = call.resource
+    if resource.custom and resource.version != resource.storage_version:
+        obj = {**obj, "apiVersion": f"{resource.group}/{resource.storage_version}"}
+    return encode(obj)
+
+
+def key_of(call: Call, name: str) -> str:
+    return store_key(call.kind.key, call.target.cluster, call.namespace, name)
+
+
+def conflict(call: Call, why: str = MODIFIED, name: str = "") -> Conflict:
+    name = name or call.name
+    resource = call.resource
+    return Conflict(
+        f'Operation cannot be fulfilled on {resource.group_resource} "{name}": {why}',
+        name=name,
+        group=resource.group,
+        kind=resource.plural,
+    )

@@ -1,0 +1,124 @@
+"""The data directory: who owns it, what format it has, the files a person looks for in it."""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import os
+import secrets
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+from shoal.objects.errors import ShoalError
+
+FORMAT = 1
+
+
+class DataDirError(ShoalError):
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+def default_data_dir(environ: Mapping[str, str]) -> Path:
+    if environ.get("SHOAL_DATA_DIR"):
+        return Path(environ["SHOAL_DATA_DIR"])
+    home = environ.get("XDG_DATA_HOME")
+    return (Path(home) if home else Path.home() / ".local" / "share") / "shoal"
+
+
+class DataDir:
+    """Locked from construction until `close`: two servers never share one."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.chmod(0o700)
+        self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.pread(self._lock, 32, 0).decode().strip() or "unknown"
+            os.close(self._lock)
+            raise DataDirError(
+                f"{path} is in use by the shoal process {holder}",
+                "stop that one, or give this one a directory of its own: shoal up --data-dir DIR --listen 127.0.0.1:0",
+            ) from None
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+        self._check_format()
+
+    def _check_format(self) -> None:
+        file = self.path / "format"
+        if not file.exists():
+            write_private(file, f"{FORMAT}\n")
+            return
+        text = file.read_text().strip()
+        if not text.isdigit() or int(text) > FORMAT:
+            self.close()
+            raise DataDirError(
+                f"{self.path} has data format {text!r}, this shoal knows up to {FORMAT}",
+                "use the newer shoal that wrote it",
+            )
+
+    def close(self) -> None:
+        os.close(self._lock)
+
+    def admin_token(self) -> str:
+        file = self.path / "admin-token"
+        if not file.exists():
+            write_private(file, secrets.token_urlsafe(32) + "\n")
+        return file.read_text().strip()
+
+    def port(self, asked: int) -> int:
+        """Port 0 picks a free one once and keeps it, so that kubeconfigs stay true over restarts."""
+        file = self.path / "port"
+        if asked:
+            return asked
+        if file.exists() and file.read_text().strip().isdigit():
+            return int(file.read_text().strip())
+        return 0
+
+    def keep_port(self, port: int) -> None:
+        write_private(self.path / "port", f"{port}\n")
+
+
+def write_private(path: Path, text: str) -> None:
+    """Whole or not at all, readable by the owner only."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def kubeconfig(server: str, authority: bytes, token: str, name: str = "shoal") -> str:
+    """As kubectl writes it; YAML by hand, because nothing in it needs quoting."""
+    return f"""apiVersion: v1
+kind: Config
+clusters:
+- name: {name}
+  cluster:
+    server: {server}
+    certificate-authority-data: {base64.b64encode(authority).decode()}
+contexts:
+- name: {name}
+  context:
+    cluster: {name}
+    user: {name}-admin
+current-context: {name}
+users:
+- name: {name}-admin
+  user:
+    token: {token}
+"""
+
+
+def host_names() -> list[str]:
+    """What the serving certificate is for, besides the address listened on."""
+    names = ["localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc"]
+    host = socket.gethostname()
+    return [*names, "kubernetes.default.svc.cluster.local", *([host] if host else [])]

@@ -1,0 +1,150 @@
+"""The API server put together: store, cache, identities, chain, socket. One per process that serves."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from shoal.apiserver import builtins
+from shoal.apiserver.app import App, failure
+from shoal.apiserver.authn import Authenticator, ServiceAccountTokens, User
+from shoal.apiserver.authz import Authorizer
+from shoal.apiserver.bootstrap import Bootstrap
+from shoal.apiserver.cache import Cache, store_key
+from shoal.apiserver.certificates import Authority, server_context
+from shoal.apiserver.clusters import Clusters, LogicalCluster
+from shoal.apiserver.compaction import Compactor, Window
+from shoal.apiserver.core import Core, Dice
+from shoal.apiserver.definitions import Definitions
+from shoal.apiserver.discovery import Discovery
+from shoal.apiserver.encoding import encode
+from shoal.apiserver.http import HttpServer, Limits
+from shoal.apiserver.inprocess import InProcessTransport
+from shoal.apiserver.metrics import Metrics
+from shoal.apiserver.nonresource import NonResource
+from shoal.apiserver.openapi import OpenApi
+from shoal.apiserver.paths import ROOT
+from shoal.apiserver.roles import CachedRoles
+from shoal.apiserver.tokens import TokenSigner, signing_key
+from shoal.clock import Clock, SystemClock, rfc3339
+from shoal.kinds import logicalcluster
+from shoal.store.interface import Store
+
+MASTERS = ("system:masters",)
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    directory: Path
+    """Certificates and signing keys."""
+    host: str = "127.0.0.1"
+    port: int = 0
+    names: tuple[str, ...] = ()
+    """What the serving certificate is for, besides the host."""
+    tokens: dict[str, User] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
+    window: Window = field(default_factory=Window)
+    stop_seconds: float = 10.0
+
+
+class ApiServer:
+    """Running from `start` until `stop`."""
+
+    def __init__(self, settings: ServerSettings, core: Core, app: App, http: HttpServer, authority: Authority) -> None:
+        self.settings = settings
+        self.core = core
+        self.app = app
+        self.authority = authority
+        self.port = 0
+        self._http = http
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @classmethod
+    async def start(cls, settings: ServerSettings, store: Store, clock: Clock | None = None) -> ApiServer:
+        clock = clock or SystemClock()
+        authority = Authority(settings.directory, clock)
+        authority.ensure_serving([settings.host, *settings.names])
+        core = await make_core(settings, store, clock)
+        metrics = Metrics()
+        nonresource = NonResource(core, Discovery(), OpenApi(), metrics)
+        app = App(core, nonresource, metrics)
+        http = HttpServer(app.handle, limits=settings.limits, on_error=failure)
+        server = cls(settings, core, app, http, authority)
+        metrics.gauge("shoal_store_revision", "The newest durable revision.", lambda: core.cache.revision)
+        metrics.gauge("shoal_watchers", "Open watches.", lambda: _watchers(core.cache))
+        server.port = await http.start(settings.host, settings.port, server_context(settings.directory))
+        compactor = Compactor(store, core.cache, clock, settings.window)
+        server._tasks.append(asyncio.create_task(compactor.run(), name="compactor"))
+        return server
+
+    def transport(self) -> InProcessTransport:
+        return InProcessTransport(self.app.handle)
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.settings.host}]" if ":" in self.settings.host else self.settings.host
+        return f"https://{host}:{self.port}"
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._http.stop(self.settings.stop_seconds)
+
+
+async def make_core(settings: ServerSettings, store: Store, clock: Clock) -> Core:
+    def known(name: str) -> LogicalCluster | None:
+        return clusters.get(name)
+
+    cache = Cache(Bootstrap(known))
+    clusters = Clusters(cache, builtins.resources, Definitions().resources)
+    await _load(store, cache)
+    await _ensure_root(store, cache, clock)
+    signer = TokenSigner(signing_key(settings.directory / "service-account.key"))
+
+    def uid_of(cluster: str, resource: str, namespace: str, name: str) -> str | None:
+        entry = cache.kind("", resource).get(cluster, namespace, name)
+        metadata = entry.object()["metadata"] if entry is not None else {}
+        return None if "deletionTimestamp" in metadata else metadata.get("uid")
+
+    return Core(
+        store=store,
+        cache=cache,
+        clusters=clusters,
+        authenticator=Authenticator(
+            tokens=settings.tokens, service_accounts=ServiceAccountTokens(signer, uid_of, clock.now)
+        ),
+        authorizer=Authorizer(CachedRoles(cache)),
+        tokens=signer,
+        clock=clock,
+        dice=Dice(uid=lambda: str(uuid.uuid4()), suffix=lambda: "".join(random.choices(_LETTERS, k=5))),
+    )
+
+
+async def _load(store: Store, cache: Cache) -> None:
+    """The oldest state history reaches back to, then history itself: watches go on where they were cut."""
+    oldest = store.compacted
+    found, _ = await store.range("", revision=oldest)
+    cache.load(iter(found), oldest)
+    until = store.revision
+    store.watch(oldest, cache.apply)
+    await cache.reached(until)
+
+
+async def _ensure_root(store: Store, cache: Cache, clock: Clock) -> None:
+    kind = cache.kind(logicalcluster.GROUP, logicalcluster.PLURAL)
+    if kind.get(ROOT, "", ROOT) is None:
+        obj = logicalcluster.root(rfc3339(clock.now()), str(uuid.uuid4()))
+        await store.put(store_key(kind.key, ROOT, "", ROOT), encode(obj), 0)
+
+
+def _watchers(cache: Cache) -> float:
+    return float(sum(len(found) for kind in cache.kinds.values() for found in kind.listeners.values()))
+
+
+def administrator(name: str = "shoal-admin") -> User:
+    return User(name, MASTERS, cluster=ROOT)

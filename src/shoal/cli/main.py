@@ -1,0 +1,56 @@
+"""The `shoal` program: finds the command by name and imports only that one, so that help stays fast."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from shoal import __version__
+from shoal.objects.errors import ShoalError
+
+COMMANDS = {
+    "up": "hub, workers and every loop in one process",
+    "crds": "prints Shoal's CustomResourceDefinitions",
+    "kubeconfig": "prints the admin's kubeconfig",
+}
+
+
+class Commands(click.Group):
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        command = importlib.import_module(f"shoal.cli.{name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="shoal")
+def shoal() -> None:
+    """A fleet of Kubernetes clusters behind one Kubernetes API."""
+
+
+def main() -> None:
+    if sys.platform == "win32":
+        fail("Windows is not supported natively", "run Shoal in WSL2")
+    try:
+        shoal()
+    except ShoalError as error:
+        fail(str(error), getattr(error, "hint", ""))
+
+
+def fail(message: str, hint: str = "") -> None:
+    """What went wrong, then the command to type; exit code 1."""
+    print(f"error: {message}", file=sys.stderr)
+    if hint:
+        print(f"hint: {hint}", file=sys.stderr)
+    raise SystemExit(1)

@@ -1,0 +1,1 @@
+"""The only door to any API server: transport, requests, watch, reflector, kubeconfig."""

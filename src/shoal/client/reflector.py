@@ -1,0 +1,85 @@
+"""A local copy of a kind, kept true by list and watch, whatever breaks in between.
+
+Cuts, timeouts and 410s lead to a resumed watch or a fresh list; what vanished meanwhile is told as a deletion
+only after a complete list said so.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from shoal.client.requests import Client, Kind
+from shoal.client.transport import Unreachable
+from shoal.clock import Clock
+from shoal.objects.errors import Expired, StatusError
+
+log = logging.getLogger("shoal.client")
+
+Object = dict[str, Any]
+Key = tuple[str, str, str]
+"""Logical cluster (empty unless the view is the wildcard one), namespace, name."""
+Changed = Callable[[Key, Object | None], None]
+"""Told for every change; None: it is gone."""
+
+CLUSTER = "shoal.dev/cluster"
+FIRST_PAUSE, LONGEST_PAUSE = 0.2, 30.0
+
+
+def key_of(obj: Object) -> Key:
+    metadata = obj["metadata"]
+    return (metadata.get("annotations") or {}).get(CLUSTER, ""), metadata.get("namespace", ""), metadata["name"]
+
+
+class Reflector:
+    def __init__(self, client: Client, kind: Kind, clock: Clock, changed: Changed, *, labels: str = "") -> None:
+        self._client, self._kind, self._clock, self._changed, self._labels = client, kind, clock, changed, labels
+        self.objects: dict[Key, Object] = {}
+        self.synced = False
+        """A complete list has been seen."""
+        self._revision = ""
+
+    async def run(self) -> None:
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                if not self._revision:
+                    await self._list()
+                await self._watch()
+                pause = FIRST_PAUSE
+                continue
+            except Expired:
+                self._revision = ""
+                continue
+            except (StatusError, Unreachable) as error:
+                log.info("watch of %s: %s; again in %.1f s", self._kind.plural, error, pause)
+            await self._clock.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def _list(self) -> None:
+        found, revision = await self._client.list_all(self._kind, labels=self._labels)
+        fresh = {key_of(obj): obj for obj in found}
+        gone = [key for key in self.objects if key not in fresh]
+        self.objects = fresh
+        self.synced = True
+        self._revision = revision
+        for key, obj in fresh.items():
+            self._changed(key, obj)
+        for key in gone:
+            self._changed(key, None)
+
+    async def _watch(self) -> None:
+        query = {"resourceVersion": self._revision, "allowWatchBookmarks": "true", "labelSelector": self._labels}
+        async for event in self._client.watch(self._kind, query=query):
+            obj = event["object"]
+            self._revision = obj["metadata"]["resourceVersion"]
+            if event["type"] == "BOOKMARK":
+                continue
+            key = key_of(obj)
+            if event["type"] == "DELETED":
+                self.objects.pop(key, None)
+                self._changed(key, None)
+            else:
+                self.objects[key] = obj
+                self._changed(key, obj)

@@ -1,0 +1,168 @@
+"""The verbs of the Kubernetes API, over any transport. Objects are wire dicts; failures are StatusErrors."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import orjson
+
+from shoal.client.transport import Transport
+from shoal.objects.errors import from_status
+
+Object = dict[str, Any]
+PAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A resource as its URL names it."""
+
+    group: str
+    version: str
+    plural: str
+    namespaced: bool = True
+
+    @property
+    def prefix(self) -> str:
+        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+
+
+class Client:
+    """One identity at one server. `cluster` picks a logical cluster of a Shoal server; other servers have none."""
+
+    def __init__(self, transport: Transport, token: str = "", agent: str = "shoal", cluster: str = "") -> None:
+        self._transport = transport
+        self._cluster = cluster
+        self._headers = {"user-agent": agent, "accept": "application/json"}
+        if token:
+            self._headers["authorization"] = f"Bearer {token}"
+
+    def at(self, cluster: str) -> Client:
+        """The same identity at another logical cluster (`*`: all of them)."""
+        other = Client(self._transport, cluster=cluster)
+        other._headers = self._headers
+        return other
+
+    async def get(self, kind: Kind, name: str, namespace: str = "") -> Object:
+        return await self.call("GET", self.path(kind, name, namespace))
+
+    async def list_all(
+        self, kind: Kind, namespace: str = "", *, labels: str = "", fields: str = ""
+    ) -> tuple[list[Object], str]:
+        """Every object, page by page, and the revision they are of."""
+        found: list[Object] = []
+        query = {"limit": str(PAGE), "labelSelector": labels, "fieldSelector": fields, "continue": ""}
+        while True:
+            page = await self.call("GET", self.path(kind, "", namespace), query)
+            found += page.get("items") or []
+            query["continue"] = page["metadata"].get("continue", "")
+            if not query["continue"]:
+                return found, page["metadata"]["resourceVersion"]
+
+    async def create(self, kind: Kind, obj: Object, namespace: str = "") -> Object:
+        return await self.call("POST", self.path(kind, "", namespace), body=obj)
+
+    async def update(self, kind: Kind, obj: Object, subresource: str = "") -> Object:
+        metadata = obj["metadata"]
+        path = self.path(kind, metadata["name"], metadata.get("namespace", ""), subresource)
+        return await self.call("PUT", path, body=obj)
+
+    async def merge(self, kind: Kind, name: str, patch: Object, namespace: str = "", subresource: str = "") -> Object:
+        path = self.path(kind, name, namespace, subresource)
+        return await self.call("PATCH", path, body=patch, content="application/merge-patch+json")
+
+    async def apply(
+        self, kind: Kind, obj: Object, manager: str, *, force: bool = True, subresource: str = ""
+    ) -> Object:
+        metadata = obj["metadata"]
+        path = self.path(kind, metadata["name"], metadata.get("namespace", ""), subresource)
+        query = {"fieldManager": manager, "force": "true" if force else "false"}
+        return await self.call("PATCH", path, query, obj, "application/apply-patch+yaml")
+
+    async def delete(self, kind: Kind, name: str, namespace: str = "", *, uid: str = "") -> Object:
+        body = {"preconditions": {"uid": uid}} if uid else None
+        return await self.call("DELETE", self.path(kind, name, namespace), body=body)
+
+    async def delete_all(self, kind: Kind, namespace: str = "") -> None:
+        await self.call("DELETE", self.path(kind, "", namespace))
+
+    async def watch(
+        self, kind: Kind, namespace: str = "", query: Mapping[str, str] | None = None
+    ) -> AsyncIterator[Object]:
+        """Events as they come; ends when the server ends the watch. An ERROR event is raised."""
+        path = self.path(kind, "", namespace)
+        parameters = urlencode({"watch": "1", **(query or {})})
+        status, pieces = await self._transport.stream("GET", path, parameters, self._headers)
+        rest = b""
+        async with aclosing(pieces) as stream:  # type: ignore[type-var]
+            async for piece in stream:
+                *lines, rest = (rest + piece).split(b"\n")
+                for line in lines:
+                    if line:
+                        yield _event(line, status)
+        if rest:
+            yield _event(rest, status)
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Object | None = None,
+        content: str = "application/json",
+    ) -> Object:
+        headers = {**self._headers, "content-type": content} if body is not None else self._headers
+        parameters = urlencode({key: value for key, value in (query or {}).items() if value})
+        data = orjson.dumps(body) if body is not None else b""
+        status, _, answer = await self._transport.request(method, path, parameters, headers, data)
+        return _checked(answer, status)
+
+    def path(self, kind: Kind, name: str = "", namespace: str = "", subresource: str = "") -> str:
+        path = f"/clusters/{self._cluster}{kind.prefix}" if self._cluster else kind.prefix
+        if namespace:
+            path += f"/namespaces/{quote(namespace, safe='')}"
+        path += f"/{kind.plural}"
+        if name:
+            path += f"/{quote(name, safe='')}"
+        return f"{path}/{subresource}" if subresource else path
+
+    async def discover(self) -> list[tuple[Kind, frozenset[str]]]:
+        """Everything the server serves, preferred versions only, with the verbs it allows."""
+        root = f"/clusters/{self._cluster}" if self._cluster else ""
+        accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+        found: list[tuple[Kind, frozenset[str]]] = []
+        for path in ("/api", "/apis"):
+            headers = {**self._headers, "accept": accept}
+            status, _, answer = await self._transport.request("GET", root + path, "", headers, b"")
+            for group in _checked(answer, status)["items"]:
+                seen: set[str] = set()
+                for version in group["versions"]:
+                    for item in version["resources"]:
+                        if item["resource"] in seen:
+                            continue
+                        seen.add(item["resource"])
+                        name = group["metadata"].get("name", "")
+                        kind = Kind(name, version["version"], item["resource"], item["scope"] == "Namespaced")
+                        found.append((kind, frozenset(item["verbs"])))
+        return found
+
+
+def _checked(answer: bytes, status: int) -> Object:
+    try:
+        found: Object = orjson.loads(answer) if answer else {}
+    except ValueError:
+        found = {"message": answer[:200].decode(errors="replace")}
+    if status >= 400:
+        raise from_status(found, status)
+    return found
+
+
+def _event(line: bytes, status: int) -> Object:
+    event = _checked(line, status)
+    if event.get("type") == "ERROR":
+        raise from_status(event["object"], int(event["object"].get("code", 500)))
+    return event

@@ -1,0 +1,79 @@
+"""The namespace-deletion loop: empties namespaces that are going away, in every logical cluster, then lets them go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shoal.client.reflector import Key
+from shoal.client.requests import Client, Kind
+from shoal.clock import Clock, rfc3339
+from shoal.controlplane.namespaces.decide import Content, conditions, finalized, is_empty, is_terminating
+from shoal.objects.conditions import set_condition
+from shoal.objects.errors import MethodNotSupported, NotFound, StatusError
+from shoal.runtime.controller import Controller
+
+Object = dict[str, Any]
+
+NAMESPACES = Kind("", "v1", "namespaces", namespaced=False)
+NEEDED = {"list", "deletecollection"}
+AGAIN_SECONDS = 2.0
+"""While finalizers of others are waited for; their removal is not an event of the namespace."""
+
+
+def namespace_controller(client: Client, clock: Clock) -> Controller:
+    loop = NamespaceLoop(client, clock)
+    return Controller("namespaces", client.at("*"), NAMESPACES, clock, is_terminating, loop.reconcile)
+
+
+class NamespaceLoop:
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client, self._clock = client, clock
+
+    async def reconcile(self, key: Key, seen: Object) -> float | None:
+        cluster, _, name = key
+        client = self._client.at(cluster)
+        try:
+            namespace = await client.get(NAMESPACES, name)
+        except NotFound:
+            return None
+        if not is_terminating(namespace):
+            return None
+        content = await self._empty(client, name)
+        if is_empty(content):
+            await client.update(NAMESPACES, finalized(namespace), "finalize")
+            return None
+        await self._report(client, namespace, content)
+        return AGAIN_SECONDS
+
+    async def _empty(self, client: Client, namespace: str) -> Content:
+        remaining: dict[str, int] = {}
+        finalizers: dict[str, int] = {}
+        failures = []
+        for kind, verbs in await client.discover():
+            if not kind.namespaced or not verbs >= NEEDED:
+                continue
+            title = f"{kind.plural}.{kind.group}" if kind.group else kind.plural
+            try:
+                found, _ = await client.list_all(kind, namespace)
+                if found:
+                    await client.delete_all(kind, namespace)
+                    found, _ = await client.list_all(kind, namespace)
+            except (NotFound, MethodNotSupported):
+                continue  # the kind went away meanwhile, its objects with it
+            except StatusError as error:
+                failures.append(f"{title}: {error}")
+                continue
+            remaining[title] = len(found)
+            for obj in found:
+                for finalizer in obj["metadata"].get("finalizers") or ():
+                    finalizers[finalizer] = finalizers.get(finalizer, 0) + 1
+        return Content(remaining, finalizers, tuple(failures))
+
+    async def _report(self, client: Client, namespace: Object, content: Content) -> None:
+        now = rfc3339(self._clock.now())
+        updated = namespace
+        for kind, true, reason, message in conditions(content):
+            status = "True" if true else "False"
+            updated = set_condition(updated, kind, status, reason=reason, message=message, now=now)
+        if updated is not namespace:
+            await client.update(NAMESPACES, updated, "status")

@@ -1,0 +1,67 @@
+"""What is left to do for a namespace that is going away. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from shoal.kinds.core import NAMESPACE_FINALIZER
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What one look at the namespace found, by `plural.group`."""
+
+    remaining: dict[str, int]
+    finalizers: dict[str, int]
+    """How many objects wait for each finalizer."""
+    failures: tuple[str, ...] = ()
+    """Kinds that could not be listed or deleted, with the reason."""
+
+
+def is_terminating(namespace: Object) -> bool:
+    finalizers = (namespace.get("spec") or {}).get("finalizers") or ()
+    return "deletionTimestamp" in namespace["metadata"] and NAMESPACE_FINALIZER in finalizers
+
+
+def is_empty(content: Content) -> bool:
+    """Only a complete look that found nothing: a kind that could not be read is not an empty one."""
+    return not content.failures and not any(content.remaining.values())
+
+
+def finalized(namespace: Object) -> Object:
+    """The body for /finalize that lets the namespace go."""
+    finalizers = [f for f in namespace["spec"]["finalizers"] if f != NAMESPACE_FINALIZER]
+    return {**namespace, "spec": {**namespace["spec"], "finalizers": finalizers}}
+
+
+def conditions(content: Content) -> list[tuple[str, bool, str, str]]:
+    """(type, status, reason, message) as upstream names them."""
+    remaining = [f"{kind} has {count} resource instances" for kind, count in sorted(content.remaining.items()) if count]
+    waiting = [f"{name} in {count} resource instances" for name, count in sorted(content.finalizers.items())]
+    return [
+        (
+            "NamespaceDeletionContentFailure",
+            bool(content.failures),
+            "ContentDeletionFailed" if content.failures else "ContentDeleted",
+            "; ".join(content.failures) or "All content successfully deleted, may be waiting on finalization",
+        ),
+        (
+            "NamespaceContentRemaining",
+            bool(remaining),
+            "SomeResourcesRemain" if remaining else "ContentRemoved",
+            "Some resources are remaining: " + ", ".join(remaining)
+            if remaining
+            else "All content successfully removed",
+        ),
+        (
+            "NamespaceFinalizersRemaining",
+            bool(waiting),
+            "SomeFinalizersRemain" if waiting else "ContentHasNoFinalizers",
+            "Some content in the namespace has finalizers remaining: " + ", ".join(waiting)
+            if waiting
+            else "All content-preserving finalizers finished",
+        ),
+    ]

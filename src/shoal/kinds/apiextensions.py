@@ -1,0 +1,332 @@
+"""CustomResourceDefinition (apiextensions.k8s.io/v1): names, defaults, accessors, and which names a CRD gets.
+
+Pure functions over the wire dict. What a CRD may say is in `apiextensions_validation`, what clients see of its
+schemas in `apiextensions_publish`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from shoal.objects.schema.formats import recognized
+
+Object = dict[str, Any]
+Condition = dict[str, str]
+
+GROUP = "apiextensions.k8s.io"
+VERSION = "v1"
+API_VERSION = f"{GROUP}/{VERSION}"
+KIND = "CustomResourceDefinition"
+PLURAL = "customresourcedefinitions"
+
+CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
+APPROVED_ANNOTATION = "api-approved.kubernetes.io"
+
+ESTABLISHED = "Established"
+NAMES_ACCEPTED = "NamesAccepted"
+TERMINATING = "Terminating"
+NON_STRUCTURAL = "NonStructuralSchema"
+API_APPROVAL = "KubernetesAPIApprovalPolicyConformant"
+
+CLUSTER_SCOPED, NAMESPACED = "Cluster", "Namespaced"
+
+
+# --- defaults ---
+
+
+def default_crd(crd: Object) -> None:
+    """Fills in what upstream fills in, in place."""
+    spec = crd.setdefault("spec", {})
+    names = spec.setdefault("names", {})
+    kind = names.get("kind") or ""
+    if not names.get("singular"):
+        names["singular"] = kind.lower()
+    if not names.get("listKind") and kind:
+        names["listKind"] = kind + "List"
+    if spec.get("conversion") is None:
+        spec["conversion"] = {"strategy": "None"}
+    status = crd.get("status") or {}
+    if not status.get("storedVersions"):
+        record_stored_version(crd)
+
+
+def record_stored_version(crd: Object) -> None:
+    """Adds the storage version to `status.storedVersions`; it leaves only by a storage migration."""
+    storage = storage_version(crd)
+    if not storage:
+        return
+    status = crd["status"] = crd.get("status") or {}
+    stored = status["storedVersions"] = list(status.get("storedVersions") or ())
+    if storage not in stored:
+        stored.append(storage)
+
+
+# --- accessors ---
+
+
+def versions(crd: Object) -> list[Object]:
+    return crd.get("spec", {}).get("versions") or []
+
+
+def version_of(crd: Object, name: str) -> Object:
+    """The `spec.versions[]` entry of that name, or an empty one."""
+    return next((version for version in versions(crd) if version.get("name") == name), {})
+
+
+def storage_version(crd: Object) -> str:
+    return next((str(version["name"]) for version in versions(crd) if version.get("storage")), "")
+
+
+def served_versions(crd: Object) -> list[str]:
+    """Preferred first."""
+    return sorted((v["name"] for v in versions(crd) if v.get("served")), key=version_priority)
+
+
+def schema_of(crd: Object, version: str) -> Object | None:
+    schema: Object | None = (version_of(crd, version).get("schema") or {}).get("openAPIV3Schema")
+    return schema
+
+
+def printer_columns(crd: Object, version: str) -> list[Object]:
+    """`additionalPrinterColumns`; without any, the age, as upstream prints it."""
+    columns: list[Object] = version_of(crd, version).get("additionalPrinterColumns") or []
+    return columns or [
+        {
+            "name": "Age",
+            "type": "date",
+            "jsonPath": ".metadata.creationTimestamp",
+            "description": "CreationTimestamp is a timestamp representing the server time when this object was created."
+            " It is not guaranteed to be set in happens-before order across separate operations. Clients may not set"
+            " this value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only."
+            " Null for lists. More info:"
+            " https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
+        }
+    ]
+
+
+def has_status(crd: Object, version: str) -> bool:
+    return (version_of(crd, version).get("subresources") or {}).get("status") is not None
+
+
+def scale_of(crd: Object, version: str) -> Mapping[str, str] | None:
+    """`specReplicasPath`, `statusReplicasPath` and perhaps `labelSelectorPath`, each with its leading dot."""
+    scale: Mapping[str, str] | None = (version_of(crd, version).get("subresources") or {}).get("scale")
+    return scale
+
+
+def selectable_fields(crd: Object, version: str) -> list[str]:
+    """As a field selector names them, without the leading dot."""
+    fields = version_of(crd, version).get("selectableFields") or ()
+    return [field["jsonPath"].removeprefix(".") for field in fields]
+
+
+def deprecation_warning(crd: Object, version: str) -> str:
+    """The Warning to send with every answer in that version, or an empty text."""
+    entry = version_of(crd, version)
+    if not entry.get("deprecated"):
+        return ""
+    if entry.get("deprecationWarning") is not None:
+        return str(entry["deprecationWarning"])
+    spec = crd["spec"]
+    warning = f"{spec['group']}/{version} {spec['names']['kind']} is deprecated"
+    for better in served_versions(crd):
+        if version_priority(better) >= version_priority(version):
+            break
+        if not version_of(crd, better).get("deprecated"):
+            return f"{warning}; use {spec['group']}/{better} {spec['names']['kind']}"
+    return warning
+
+
+def format_warnings(crd: Object, old: Object | None = None) -> list[str]:
+    """Upstream's warnings about formats nobody checks; on update only about new ones."""
+    known = set(_unrecognized_formats(old)) if old else set()
+    return [f'unrecognized format "{name}"' for name in _unrecognized_formats(crd) if name not in known]
+
+
+def _unrecognized_formats(crd: Object) -> list[str]:
+    found: list[str] = []
+    pending = [schema_of(crd, str(version.get("name"))) for version in reversed(versions(crd))]
+    while pending:
+        schema = pending.pop()
+        if not isinstance(schema, dict):
+            continue
+        name, kind = schema.get("format"), schema.get("type") or ""
+        if name and not recognized(name, kind):
+            found.append(name)
+        inner = [schema.get(key) for key in ("items", "not", "additionalProperties")]
+        inner += [sub for key in ("allOf", "anyOf", "oneOf") for sub in schema.get(key) or ()]
+        pending += [*reversed((schema.get("properties") or {}).values()), *inner]
+    return found
+
+
+# --- version priority ---
+
+_kube_version = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?", re.ASCII).fullmatch
+_STAGES = {None: 0, "beta": 1, "alpha": 2}
+
+
+def version_priority(version: str) -> tuple[int, int, int, str]:
+    """A sort key: v2, v1, v2beta1, v1beta2, v1alpha1, then all other names in their alphabetical order."""
+    match = _kube_version(version)
+    if match is None:
+        return 3, 0, 0, version
+    return _STAGES[match[2]], -int(match[1]), -int(match[3] or 0), ""
+
+
+# --- names and conditions ---
+
+
+def condition_of(crd: Object, kind: str) -> Condition | None:
+    found = (crd.get("status") or {}).get("conditions") or ()
+    return next((condition for condition in found if condition.get("type") == kind), None)
+
+
+def is_true(crd: Object, kind: str) -> bool:
+    condition = condition_of(crd, kind)
+    return condition is not None and condition.get("status") == "True"
+
+
+def set_condition(crd: Object, condition: Condition, now: str) -> None:
+    """Sets a condition; its transition time is `now` (RFC 3339) only when its status changed."""
+    status = crd["status"] = crd.get("status") or {}
+    conditions = status["conditions"] = status.get("conditions") or []
+    new = {"type": condition["type"], "status": condition["status"], "lastTransitionTime": now} | condition
+    for index, present in enumerate(conditions):
+        if present.get("type") == new["type"]:
+            if present.get("status") == new["status"] and present.get("lastTransitionTime"):
+                new["lastTransitionTime"] = present["lastTransitionTime"]
+            conditions[index] = new
+            return
+    conditions.append(new)
+
+
+def accepted_names(
+    crd: Object, others: Iterable[Object], builtins: Iterable[Mapping[str, Any]] = ()
+) -> tuple[Object, list[Condition]]:
+    """The names a CRD may use, and its conditions NamesAccepted and Established (without times).
+
+    `others` are the cluster's CRDs; `builtins` the names (`plural`, `singular`, `shortNames`, `kind`, `listKind`)
+    of what the same group serves already. Names once accepted stay, whoever asks for them later.
+    """
+    resources, kinds = _taken(crd, others, builtins)
+    wanted = crd["spec"]["names"]
+    mine = dict((crd.get("status") or {}).get("acceptedNames") or {})
+    accepted = dict(mine)
+    problem: tuple[str, str] | None = None
+    for field, taken in (("plural", resources), ("singular", resources), ("shortNames", resources),
+                         ("kind", kinds), ("listKind", kinds)):  # fmt: skip
+        conflicts = _conflicts(wanted.get(field), mine.get(field), taken)
+        if conflicts:
+            problem = (field[0].upper() + field[1:] + "Conflict", _aggregate(conflicts))
+        else:
+            _copy(wanted, accepted, field)
+    _copy(wanted, accepted, "categories")
+    return accepted, [_names_condition(problem), _established(crd, problem is None)]
+
+
+def _taken(crd: Object, others: Iterable[Object], builtins: Iterable[Mapping[str, Any]]) -> tuple[set[str], set[str]]:
+    owners = [
+        (other.get("status") or {}).get("acceptedNames") or {}
+        for other in others
+        if other["spec"]["group"] == crd["spec"]["group"] and other["metadata"]["name"] != crd["metadata"]["name"]
+    ]
+    resources: set[str] = set()
+    kinds: set[str] = set()
+    for names in (*owners, *builtins):
+        resources.update(name for name in (names.get("plural"), names.get("singular")) if name)
+        resources.update(names.get("shortNames") or ())
+        kinds.update(name for name in (names.get("kind"), names.get("listKind")) if name)
+    return resources, kinds
+
+
+def _conflicts(wanted: str | list[str] | None, mine: str | list[str] | None, taken: set[str]) -> list[str]:
+    asked = [wanted] if isinstance(wanted, str) else wanted or []
+    kept = {mine} if isinstance(mine, str) else set(mine or ())
+    return [f'"{name}" is already in use' for name in asked if name not in kept and name in taken]
+
+
+def _aggregate(messages: list[str]) -> str:
+    distinct = list(dict.fromkeys(messages))
+    return distinct[0] if len(distinct) == 1 else "[" + ", ".join(distinct) + "]"
+
+
+def _copy(source: Mapping[str, Any], target: Object, field: str) -> None:
+    if source.get(field):
+        target[field] = source[field]
+    else:
+        target.pop(field, None)
+
+
+def _names_condition(problem: tuple[str, str] | None) -> Condition:
+    if problem is None:
+        return _condition(NAMES_ACCEPTED, True, "NoConflicts", "no conflicts found")
+    return _condition(NAMES_ACCEPTED, False, *problem)
+
+
+def _established(crd: Object, accepted: bool) -> Condition:
+    """Once established, a CRD stays so: a later conflict does not take its objects away."""
+    if accepted or is_true(crd, ESTABLISHED):
+        return _condition(ESTABLISHED, True, "InitialNamesAccepted", "the initial names have been accepted")
+    return _condition(ESTABLISHED, False, "NotAccepted", "not all names are accepted")
+
+
+def _condition(kind: str, status: bool, reason: str, message: str) -> Condition:
+    return {"type": kind, "status": "True" if status else "False", "reason": reason, "message": message}
+
+
+# --- protected groups ---
+
+
+def is_protected_group(group: str) -> bool:
+    """Groups that belong to the Kubernetes community."""
+    return group in ("k8s.io", "kubernetes.io") or group.endswith((".k8s.io", ".kubernetes.io"))
+
+
+def approval(crd: Object) -> Condition | None:
+    """The condition KubernetesAPIApprovalPolicyConformant of a CRD in a protected group."""
+    if not is_protected_group(crd["spec"].get("group", "")):
+        return None
+    said = (crd["metadata"].get("annotations") or {}).get(APPROVED_ANNOTATION) or ""
+    see = "see https://github.com/kubernetes/enhancements/pull/1111"
+    must = f'protected groups must have approval annotation "{APPROVED_ANNOTATION}"'
+    if not said:
+        return _condition(API_APPROVAL, False, "MissingAnnotation", f"{must}, {see}")
+    if said.startswith("unapproved"):
+        return _condition(API_APPROVAL, False, "UnapprovedAnnotation", f'not approved: "{said}"')
+    if _is_url(said):
+        return _condition(API_APPROVAL, True, "ApprovedAnnotation", f"approved in {said}")
+    choice = 'with either a URL or a reason starting with "unapproved"'
+    return _condition(API_APPROVAL, False, "InvalidAnnotation", f"{must} {choice}, {see}")
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return False
+    return bool(parts.scheme and parts.netloc)
+
+
+# --- life ---
+
+
+def establish(crd: Object, others: Iterable[Object], builtins: Iterable[Mapping[str, Any]], now: str) -> None:
+    """Accepts the names a CRD may have and sets its conditions, in place."""
+    accepted, conditions = accepted_names(crd, others, builtins)
+    crd["status"] = {**(crd.get("status") or {}), "acceptedNames": accepted}
+    approved = approval(crd)
+    for condition in (*conditions, *((approved,) if approved else ())):
+        set_condition(crd, condition, now)
+
+
+def terminate(crd: Object, now: str) -> None:
+    """What a deletion asks for first: that the instances go."""
+    finalizers = crd["metadata"].setdefault("finalizers", [])
+    if "deletionTimestamp" in crd["metadata"] or CLEANUP_FINALIZER in finalizers:
+        return
+    finalizers.append(CLEANUP_FINALIZER)
+    message = "CustomResource deletion is in progress"
+    set_condition(crd, _condition(TERMINATING, True, "InstanceDeletionInProgress", message), now)

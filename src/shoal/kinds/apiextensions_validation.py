@@ -1,0 +1,200 @@
+"""Whether a CustomResourceDefinition may be written, in upstream's words.
+
+Where all versions of a CRD say the same, upstream reports problems at the old top-level fields
+(`spec.validation`, `spec.subresources`, …) rather than per version; so does this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from shoal.kinds.apiextensions import (
+    APPROVED_ANNOTATION,
+    ESTABLISHED,
+    Object,
+    approval,
+    is_true,
+    versions,
+)
+from shoal.kinds.apiextensions_versions import label_problem, shared_causes, subdomain_problems, version_causes
+from shoal.objects.errors import (
+    Cause,
+    forbidden_field,
+    invalid_value,
+    not_supported,
+    required,
+)
+
+_MIXED = "may have mixed case, but should otherwise match: "
+
+
+def validate_crd(crd: Object, old: Object | None = None) -> list[Cause]:
+    """Everything wrong with a CRD (after `default_crd`); `old` is the stored one when this is an update."""
+    spec = crd.get("spec")
+    if not isinstance(spec, dict):
+        return [required("spec")]
+    shape = list(_shape(spec))
+    if shape:
+        return shape
+    causes = [] if old is not None else list(_name(crd, spec))
+    causes += _spec(spec)
+    if old is not None:
+        causes += _immutable(crd, old)
+    status = crd.get("status") or {}
+    causes += _names(status.get("acceptedNames") or {}, "status.acceptedNames")
+    causes += _stored_versions(status.get("storedVersions") or [], versions(crd))
+    causes += _approval(crd, old)
+    if spec.get("preserveUnknownFields"):
+        told = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
+        causes.append(invalid_value("spec.preserveUnknownFields", True, told))
+    return causes
+
+
+def _shape(spec: Object) -> Iterator[Cause]:
+    """Everything after relies on these being what they must be."""
+    names = spec.get("names", {})
+    if not isinstance(names, dict):
+        yield invalid_value("spec.names", names, "must be an object")
+    listed = spec.get("versions") or []
+    if not isinstance(listed, list):
+        yield invalid_value("spec.versions", listed, "must be a list")
+        return
+    for index, version in enumerate(listed):
+        if not isinstance(version, dict):
+            yield invalid_value(f"spec.versions[{index}]", version, "must be an object")
+            continue
+        for key, kind in (("schema", dict), ("subresources", dict), ("additionalPrinterColumns", list),
+                          ("selectableFields", list)):  # fmt: skip
+            if version.get(key) is not None and not isinstance(version[key], kind):
+                told = "must be an object" if kind is dict else "must be a list"
+                yield invalid_value(f"spec.versions[{index}].{key}", version[key], told)
+
+
+def _name(crd: Object, spec: Object) -> Iterator[Cause]:
+    name = crd.get("metadata", {}).get("name") or ""
+    for problem in subdomain_problems(name):
+        yield invalid_value("metadata.name", name, problem)
+    if name != f"{spec.get('names', {}).get('plural') or ''}.{spec.get('group') or ''}":
+        yield invalid_value("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
+
+
+def _spec(spec: Object) -> Iterator[Cause]:
+    yield from _group(spec.get("group") or "")
+    yield from _one_of("spec.scope", spec.get("scope") or "", ("Cluster", "Namespaced"))
+    listed: list[Object] = spec.get("versions") or []
+    for index, version in enumerate(listed):
+        if (version.get("schema") or {}).get("openAPIV3Schema") is None:
+            yield required(f"spec.versions[{index}].schema.openAPIV3Schema")
+    for index, version in enumerate(listed):
+        yield from version_causes(version, f"spec.versions[{index}]", listed)
+    called = [version.get("name") for version in listed]
+    if len(set(called)) != len(called):
+        yield invalid_value("spec.versions", called, "must contain unique version names")
+    if sum(bool(version.get("storage")) for version in listed) != 1:
+        yield invalid_value("spec.versions", called, "must have exactly one version marked as storage version")
+    if called and (problem := label_problem(called[0] or "")):
+        yield invalid_value("spec.version", called[0] or "", problem)
+    names = spec.get("names") or {}
+    for key in ("plural", "singular", "kind", "listKind"):
+        if not names.get(key):
+            yield required(f"spec.names.{key}")
+    yield from _names(names, "spec.names")
+    yield from shared_causes(listed)
+    yield from _conversion(spec.get("conversion") or {})
+
+
+def _group(group: str) -> Iterator[Cause]:
+    problems = subdomain_problems(group)
+    if not group:
+        yield required("spec.group")
+    elif problems:
+        yield invalid_value("spec.group", group, ",".join(problems))
+    elif "." not in group:
+        yield invalid_value("spec.group", group, "should be a domain with at least one dot")
+
+
+def _one_of(path: str, value: str, accepted: tuple[str, ...]) -> Iterator[Cause]:
+    if not value:
+        yield required(path)
+    elif value not in accepted:
+        yield not_supported(path, value, accepted)
+
+
+def _names(names: Object, path: str) -> Iterator[Cause]:
+    for key in ("plural", "singular"):
+        value = names.get(key) or ""
+        if value and (problem := label_problem(value)):
+            yield invalid_value(f"{path}.{key}", value, problem)
+    for key in ("kind", "listKind"):
+        value = names.get(key) or ""
+        if value and (problem := label_problem(value.lower())):
+            yield invalid_value(f"{path}.{key}", value, _MIXED + problem)
+    for index, value in enumerate(names.get("shortNames") or ()):
+        if problem := label_problem(value):
+            yield invalid_value(f"{path}.shortNames[{index}]", value, problem)
+    if names.get("kind") and names["kind"] == names.get("listKind"):
+        yield invalid_value(f"{path}.listKind", names["listKind"], "kind and listKind may not be the same")
+    for index, value in enumerate(names.get("categories") or ()):
+        if problem := label_problem(value):
+            yield invalid_value(f"{path}.categories[{index}]", value, problem)
+
+
+def _conversion(conversion: Object) -> Iterator[Cause]:
+    strategy, path = conversion.get("strategy") or "", "spec.conversion"
+    if strategy == "Webhook":
+        message = f'{path}.strategy: Unsupported value: "Webhook": conversion webhooks are not supported yet:'
+        yield Cause("FieldValueNotSupported", f'{message} supported values: "None"', f"{path}.strategy")
+        return
+    yield from _one_of(f"{path}.strategy", strategy, ("None",))
+    webhook = conversion.get("webhook") or {}
+    told = "should not be set when strategy is not set to Webhook"
+    if webhook.get("clientConfig") is not None:
+        yield forbidden_field(f"{path}.webhookClientConfig", told)
+    if webhook.get("conversionReviewVersions"):
+        yield forbidden_field(f"{path}.conversionReviewVersions", told)
+
+
+def _immutable(crd: Object, old: Object) -> Iterator[Cause]:
+    new_spec, old_spec = crd["spec"], old["spec"]
+    new_names, old_names = new_spec.get("names") or {}, old_spec.get("names") or {}
+    fields = [("group", new_spec.get("group"), old_spec.get("group"))]
+    fields.append(("names.plural", new_names.get("plural"), old_names.get("plural")))
+    if is_true(old, ESTABLISHED):
+        fields.insert(0, ("names.kind", new_names.get("kind"), old_names.get("kind")))
+        fields.insert(0, ("scope", new_spec.get("scope"), old_spec.get("scope")))
+    for path, new_value, old_value in fields:
+        if new_value != old_value:
+            yield invalid_value(f"spec.{path}", new_value or "", "field is immutable")
+
+
+def _stored_versions(stored: list[str], listed: list[Object]) -> Iterator[Cause]:
+    path = "status.storedVersions"
+    if not stored:
+        yield invalid_value(path, None, "must have at least one stored version")
+        return
+    for version in listed:
+        if version.get("storage") and version.get("name") not in stored:
+            yield invalid_value(path, stored, f"must have the storage version {version.get('name')}")
+    known = {version.get("name") for version in listed}
+    for index, name in enumerate(stored):
+        if name not in known:
+            told = (
+                f"missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions"
+                f" until a storage migration ensures no data remains persisted in {name} and removes {name} from"
+                " status.storedVersions"
+            )
+            yield invalid_value(f"{path}[{index}]", name, told)
+
+
+def _approval(crd: Object, old: Object | None) -> Iterator[Cause]:
+    state = approval(crd)
+    if state is None:
+        return
+    before = approval(old) if old is not None else None
+    if before is not None and before["reason"] == state["reason"]:
+        return
+    path = f"metadata.annotations[{APPROVED_ANNOTATION}]"
+    if state["reason"] == "MissingAnnotation":
+        yield required(path, state["message"])
+    elif state["reason"] == "InvalidAnnotation":
+        yield invalid_value(path, crd["metadata"]["annotations"][APPROVED_ANNOTATION], state["message"])

@@ -1,0 +1,124 @@
+"""The built-in resources of upstream Kubernetes, and the profiles that serve them. Generated data, read lazily.
+
+What is returned is shared by every caller: nothing of it may be edited.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import orjson
+
+
+@dataclass(frozen=True, slots=True)
+class Subresource:
+    name: str
+    group: str
+    version: str
+    kind: str
+    """Group, version and kind of what it takes and gives: `policy/v1 Eviction` for pods/eviction."""
+    verbs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Builtin:
+    group: str
+    version: str
+    plural: str
+    kind: str
+    singular: str
+    namespaced: bool
+    verbs: tuple[str, ...]
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    subresources: tuple[Subresource, ...] = ()
+    storage_version_hash: str = ""
+    """As discovery shows it; empty for what is not stored (reviews, bindings)."""
+    selectable: tuple[str, ...] = ()
+    """Field selectors besides metadata.name and metadata.namespace."""
+    name_rule: str = "dns-subdomain"
+    """dns-subdomain, dns-label, path-segment, config-map-key, ip, cluster-trust-bundle or storage-version."""
+    deprecated: str = ""
+    """The warning to send with every answer, or empty."""
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+_HUB = {
+    "v1": {"configmaps", "events", "namespaces", "secrets", "serviceaccounts"},
+    "events.k8s.io/v1": {"events"},
+    "coordination.k8s.io/v1": {"leases"},
+    "rbac.authorization.k8s.io/v1": {"clusterrolebindings", "clusterroles", "rolebindings", "roles"},
+    "apiextensions.k8s.io/v1": {"customresourcedefinitions"},
+    "authentication.k8s.io/v1": {"selfsubjectreviews", "tokenreviews"},
+    "authorization.k8s.io/v1": {
+        "localsubjectaccessreviews",
+        "selfsubjectaccessreviews",
+        "selfsubjectrulesreviews",
+        "subjectaccessreviews",
+    },
+}
+
+
+def builtin(group: str, version: str, plural: str) -> Builtin:
+    """KeyError if upstream has no such resource."""
+    return _table()[group, version, plural]
+
+
+def builtins() -> list[Builtin]:
+    """All of them, alpha and beta included, in the order discovery lists groups, versions and resources."""
+    return list(_table().values())
+
+
+def profile(name: str) -> list[Builtin]:
+    """What a logical cluster of a profile serves: `hub` the basic kinds, `cluster` everything stable."""
+    if name == "hub":
+        return [b for b in _table().values() if b.plural in _HUB.get(b.api_version, ())]
+    if name == "cluster":
+        return [b for b in _table().values() if b.version[1:].isdigit()]
+    raise KeyError(f"no profile {name!r}: there are hub and cluster")
+
+
+@cache
+def default_rbac() -> dict[str, list[dict[str, Any]]]:
+    """The roles and bindings every cluster starts with, by plural. Aggregated roles come without rules."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for item in _load("rbac.json"):
+        found.setdefault(item["kind"].lower() + "s", []).append(item)
+    return found
+
+
+@cache
+def _table() -> dict[tuple[str, str, str], Builtin]:
+    return {(row["group"], row["version"], row["plural"]): _builtin(row) for row in _load("resources.json")}
+
+
+def _builtin(row: dict[str, Any]) -> Builtin:
+    return Builtin(
+        group=row["group"],
+        version=row["version"],
+        plural=row["plural"],
+        kind=row["kind"],
+        singular=row["singular"],
+        namespaced=row["namespaced"],
+        verbs=tuple(row["verbs"]),
+        short_names=tuple(row.get("shortNames", ())),
+        categories=tuple(row.get("categories", ())),
+        subresources=tuple(
+            Subresource(name, group, version, kind, tuple(verbs))
+            for name, group, version, kind, verbs in row.get("subresources", ())
+        ),
+        storage_version_hash=row.get("storageVersionHash", ""),
+        selectable=tuple(row.get("selectable", ())),
+        name_rule=row.get("nameRule", "dns-subdomain"),
+        deprecated=row.get("deprecated", ""),
+    )
+
+
+def _load(name: str) -> Any:
+    return orjson.loads(pkgutil.get_data("shoal.kinds", f"data/{name}") or b"[]")

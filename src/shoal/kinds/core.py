@@ -1,0 +1,109 @@
+"""ConfigMap, Secret and Namespace of core/v1: defaults and validation in upstream's words. Pure."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any
+
+from shoal.objects.errors import Cause, forbidden_field, invalid_value, required, too_long, type_invalid
+from shoal.objects.names import is_config_map_key
+
+Object = dict[str, Any]
+
+MAX_BYTES = 1024 * 1024
+NAMESPACE_FINALIZER = "kubernetes"
+NAME_LABEL = "kubernetes.io/metadata.name"
+IMMUTABLE = "field is immutable when `immutable` is set"
+NOT_CHANGED = "field is immutable"
+
+_NEEDED_KEYS = {
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+    "kubernetes.io/dockercfg": (".dockercfg",),
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+}
+
+
+def validate_config_map(obj: Object, old: Object | None) -> list[Cause]:
+    causes, size = [], 0
+    data, binary = obj.get("data") or {}, obj.get("binaryData") or {}
+    for key, value in data.items():
+        causes += [invalid_value(f"data[{key}]", key, said) for said in is_config_map_key(key)]
+        if key in binary:
+            causes.append(invalid_value(f"data[{key}]", key, "duplicate of key present in binaryData"))
+        size += len(str(value).encode())
+    for key, value in binary.items():
+        causes += [invalid_value(f"binaryData[{key}]", key, said) for said in is_config_map_key(key)]
+        size += len(str(value)) * 3 // 4
+    if size > MAX_BYTES:
+        causes.append(too_long("", MAX_BYTES))
+    return causes + _immutable(obj, old, ("data", "binaryData"))
+
+
+def default_secret(obj: Object) -> None:
+    """`stringData` is for writing only: it becomes data."""
+    obj.setdefault("type", "Opaque")
+    plain = obj.pop("stringData", None)
+    if isinstance(plain, dict) and plain:
+        data = obj.setdefault("data", {})
+        for key, value in plain.items():
+            data[key] = base64.b64encode(str(value).encode()).decode()
+
+
+def validate_secret(obj: Object, old: Object | None) -> list[Cause]:
+    causes, size = [], 0
+    data = obj.get("data") or {}
+    for key, value in data.items():
+        causes += [invalid_value(f"data[{key}]", key, said) for said in is_config_map_key(key)]
+        try:
+            size += len(base64.b64decode(value or "", validate=True))
+        except (binascii.Error, ValueError):
+            causes.append(type_invalid(f"data[{key}]", value, "illegal base64 data"))
+    if size > MAX_BYTES:
+        causes.append(too_long("data", MAX_BYTES))
+    kind = obj.get("type", "")
+    causes += [required(f"data[{key}]") for key in _NEEDED_KEYS.get(kind, ()) if key not in data]
+    if kind == "kubernetes.io/basic-auth" and not ("username" in data or "password" in data):
+        causes += [required("data[username]"), required("data[password]")]
+    if kind == "kubernetes.io/service-account-token":
+        account = (obj["metadata"].get("annotations") or {}).get("kubernetes.io/service-account.name")
+        if not account:
+            causes.append(required("metadata.annotations[kubernetes.io/service-account.name]"))
+    if old is not None and kind != old.get("type"):
+        causes.append(invalid_value("type", kind, NOT_CHANGED))
+    return causes + _immutable(obj, old, ("data",))
+
+
+def _immutable(obj: Object, old: Object | None, fields: tuple[str, ...]) -> list[Cause]:
+    if old is None or not old.get("immutable"):
+        return []
+    causes = []
+    if not obj.get("immutable"):
+        causes.append(forbidden_field("immutable", IMMUTABLE))
+    causes += [forbidden_field(f, IMMUTABLE) for f in fields if (obj.get(f) or {}) != (old.get(f) or {})]
+    return causes
+
+
+def default_namespace(obj: Object) -> None:
+    """Every namespace carries its name as a label, so that selectors can name it."""
+    metadata = obj["metadata"]
+    name = metadata.get("name")
+    if name:
+        labels = metadata.get("labels")
+        if not isinstance(labels, dict):
+            labels = metadata["labels"] = {}
+        labels[NAME_LABEL] = name
+
+
+def create_namespace(obj: Object) -> None:
+    default_namespace(obj)
+    finalizers = list((obj.get("spec") or {}).get("finalizers") or ())
+    if NAMESPACE_FINALIZER not in finalizers:
+        finalizers.append(NAMESPACE_FINALIZER)
+    obj["spec"] = {"finalizers": finalizers}
+    obj["status"] = {"phase": "Active"}
+
+
+def terminate_namespace(obj: Object, now: str) -> None:
+    obj.setdefault("status", {})["phase"] = "Terminating"

@@ -1,0 +1,184 @@
+"""Role, ClusterRole, RoleBinding, ClusterRoleBinding: names, defaults, validation, aggregation. Pure.
+
+Objects are wire dicts whose shape (lists are lists, strings are strings) has been checked before.
+Metadata is validated for all kinds alike; the name rule of these four is `NAME_RULE`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from shoal.objects.errors import BadRequest, Cause, forbidden_field, invalid_value, not_supported, required
+from shoal.objects.names import (
+    is_dns1123_subdomain,
+    is_path_segment_name,
+    is_qualified_name,
+    is_valid_label_value,
+    validate_labels,
+)
+from shoal.objects.selectors import from_label_selector
+
+Object = Mapping[str, Any]
+
+GROUP = "rbac.authorization.k8s.io"
+NAME_RULE = is_path_segment_name
+
+CLUSTER_ADMIN = "cluster-admin"
+ADMIN = "admin"
+EDIT = "edit"
+VIEW = "view"
+DISCOVERY = "system:discovery"
+BASIC_USER = "system:basic-user"
+PUBLIC_INFO_VIEWER = "system:public-info-viewer"
+SERVICE_ACCOUNT_ISSUER_DISCOVERY = "system:service-account-issuer-discovery"
+AGGREGATE_TO_ADMIN = "system:aggregate-to-admin"
+AGGREGATE_TO_EDIT = "system:aggregate-to-edit"
+AGGREGATE_TO_VIEW = "system:aggregate-to-view"
+AGGREGATION_LABEL_PREFIX = "rbac.authorization.k8s.io/aggregate-to-"
+BOOTSTRAPPING_LABEL = "kubernetes.io/bootstrapping"
+AUTOUPDATE_ANNOTATION = "rbac.authorization.kubernetes.io/autoupdate"
+
+_ROLE_KINDS = {"RoleBinding": ("Role", "ClusterRole"), "ClusterRoleBinding": ("ClusterRole",)}
+_REFERENCE_FIELDS = (("APIGroup", "apiGroup"), ("Kind", "kind"), ("Name", "name"))
+
+
+def set_defaults(kind: str, obj: dict[str, Any]) -> None:
+    """Fills in what the wire form always has; changes `obj` itself."""
+    if kind not in _ROLE_KINDS:
+        obj.setdefault("rules", None)
+        return
+    role_ref = obj.get("roleRef")
+    if isinstance(role_ref, dict) and not role_ref.get("apiGroup"):
+        role_ref["apiGroup"] = GROUP
+    for subject in obj.get("subjects") or ():
+        if subject.get("kind") in ("User", "Group") and not subject.get("apiGroup"):
+            subject["apiGroup"] = GROUP
+
+
+def validate(kind: str, obj: Object, old: Object | None = None) -> list[Cause]:
+    """What is wrong with a defaulted object of one of the four kinds, its metadata aside."""
+    if kind in _ROLE_KINDS:
+        return list(_binding(kind, obj, old))
+    causes = [
+        cause
+        for i, rule in enumerate(obj.get("rules") or ())
+        for cause in _rule(rule, f"rules[{i}]", namespaced=kind == "Role")
+    ]
+    if kind == "ClusterRole" and obj.get("aggregationRule") is not None:
+        causes += _aggregation(obj["aggregationRule"])
+    return causes
+
+
+def aggregate(cluster_role: Object, cluster_roles: Iterable[Object]) -> list[Any]:
+    """The rules an aggregated ClusterRole should have: those of every role its selectors match, each once."""
+    own = cluster_role["metadata"]["name"]
+    others = sorted(
+        (role for role in cluster_roles if role["metadata"]["name"] != own), key=lambda role: role["metadata"]["name"]
+    )
+    rules: list[Any] = []
+    for wanted in (cluster_role.get("aggregationRule") or {}).get("clusterRoleSelectors") or ():
+        selector = from_label_selector(wanted)
+        for role in others:
+            if not selector.matches(role["metadata"].get("labels")):
+                continue
+            for rule in role.get("rules") or ():
+                if rule not in rules:
+                    rules.append(rule)
+    return rules
+
+
+def selector_requirement_causes(requirement: Object, path: str) -> Iterator[Cause]:
+    """What is wrong with one `matchExpressions[]` entry, unknown operators aside."""
+    operator, values = requirement.get("operator"), requirement.get("values") or ()
+    if operator in ("In", "NotIn") and not values:
+        yield required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+    if operator in ("Exists", "DoesNotExist") and values:
+        yield forbidden_field(f"{path}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+    key = requirement.get("key") or ""
+    for said in is_qualified_name(key):
+        yield invalid_value(f"{path}.key", key, said)
+    for i, value in enumerate(values):
+        for said in is_valid_label_value(value):
+            yield invalid_value(f"{path}.values[{i}]", value, said)
+
+
+def _rule(rule: Object, path: str, *, namespaced: bool) -> Iterator[Cause]:
+    if not rule.get("verbs"):
+        yield required(f"{path}.verbs", "verbs must contain at least one value")
+    urls = rule.get("nonResourceURLs")
+    if urls:
+        if namespaced:
+            yield invalid_value(f"{path}.nonResourceURLs", urls, "namespaced rules cannot apply to non-resource URLs")
+        if rule.get("apiGroups") or rule.get("resources") or rule.get("resourceNames"):
+            said = "rules cannot apply to both regular resources and non-resource URLs"
+            yield invalid_value(f"{path}.nonResourceURLs", urls, said)
+        return
+    if not rule.get("apiGroups"):
+        yield required(f"{path}.apiGroups", "resource rules must supply at least one api group")
+    if not rule.get("resources"):
+        yield required(f"{path}.resources", "resource rules must supply at least one resource")
+
+
+def _aggregation(rule: Object) -> Iterator[Cause]:
+    selectors = rule.get("clusterRoleSelectors") or ()
+    if not selectors:
+        yield required(
+            "aggregationRule.clusterRoleSelectors",
+            "at least one clusterRoleSelector required if aggregationRule is non-nil",
+        )
+    for i, selector in enumerate(selectors):
+        path = f"aggregationRule.clusterRoleSelectors[{i}]"
+        yield from validate_labels(selector.get("matchLabels"), f"{path}.matchLabels")
+        for j, expression in enumerate(selector.get("matchExpressions") or ()):
+            where = f"{path}.matchExpressions[{j}]"
+            operator = expression.get("operator") or ""
+            if operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
+                yield invalid_value(f"{where}.operator", operator, "not a valid selector operator")
+            yield from selector_requirement_causes(expression, where)
+        try:
+            from_label_selector(selector)
+        except BadRequest:
+            yield invalid_value(path, None, "invalid label selector.")
+
+
+def _binding(kind: str, obj: Object, old: Object | None) -> Iterator[Cause]:
+    role_ref = obj.get("roleRef") or {}
+    group, role_kind, name = (role_ref.get(key) or "" for key in ("apiGroup", "kind", "name"))
+    if group != GROUP:
+        yield not_supported("roleRef.apiGroup", group, [GROUP])
+    if role_kind not in _ROLE_KINDS[kind]:
+        yield not_supported("roleRef.kind", role_kind, _ROLE_KINDS[kind])
+    if not name:
+        yield required("roleRef.name")
+    for said in NAME_RULE(name):
+        yield invalid_value("roleRef.name", name, said)
+    for i, subject in enumerate(obj.get("subjects") or ()):
+        yield from _subject(subject, f"subjects[{i}]", namespaced=kind == "RoleBinding")
+    if old is not None:
+        ours, theirs = _reference(role_ref), _reference(old.get("roleRef") or {})
+        if ours != theirs:
+            yield invalid_value("roleRef", ours, "cannot change roleRef")
+
+
+def _reference(role_ref: Object) -> dict[str, str]:
+    """A roleRef as upstream's message prints it."""
+    return {title: role_ref.get(key) or "" for title, key in _REFERENCE_FIELDS}
+
+
+def _subject(subject: Object, path: str, *, namespaced: bool) -> Iterator[Cause]:
+    kind, name, group = (subject.get(key) or "" for key in ("kind", "name", "apiGroup"))
+    if not name:
+        yield required(f"{path}.name")
+    if kind == "ServiceAccount":
+        for said in is_dns1123_subdomain(name) if name else ():
+            yield invalid_value(f"{path}.name", name, said)
+        if group:
+            yield not_supported(f"{path}.apiGroup", group, [""])
+        if not namespaced and not subject.get("namespace"):
+            yield required(f"{path}.namespace")
+    elif kind in ("User", "Group"):
+        if group != GROUP:
+            yield not_supported(f"{path}.apiGroup", group, [GROUP])
+    else:
+        yield not_supported(f"{path}.kind", kind, ["ServiceAccount", "User", "Group"])

@@ -1,0 +1,297 @@
+"""Sets of fields, in the very form the wire gives them: nested FieldsV1 dicts.
+
+A node `{}` is an owned leaf; a node with children is owned itself only when it holds `.`. The root is
+never owned, so `{}` at the root is the empty set. Sets are kept in wire order and never mutated: every
+operation returns a new dict that may share subtrees with its inputs.
+Which fields an object has is decided in `compare`, not here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import orjson
+
+Fields: TypeAlias = dict[str, Any]
+
+_ESCAPES = {code: f"\\u{code:04x}" for code in (*range(32), ord("<"), ord(">"), ord("&"), 0x2028, 0x2029)}
+_ESCAPES |= {ord('"'): '\\"', ord("\\"): "\\\\", ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"}
+_GO_ESCAPES = {'"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def owned(node: Fields) -> bool:
+    """Whether the path of a node is itself in the set, and not only something below it."""
+    return not node or "." in node
+
+
+def union(one: Fields, two: Fields) -> Fields:
+    if not one or not two:
+        return one or two
+    out = dict(one)
+    grew = False
+    for key, theirs in two.items():
+        mine = out.get(key)
+        if mine is None:
+            out[key], grew = theirs, True
+        elif not mine:
+            out[key] = {".": {}, **theirs} if theirs else mine
+        elif not theirs:
+            out[key] = {".": {}, **mine}
+        else:
+            out[key] = union(mine, theirs)
+    return in_order(out) if grew else out
+
+
+def union_all(sets: list[Fields]) -> Fields:
+    """In pairs, so that many sets cost no more than sorting them would."""
+    while len(sets) > 1:
+        pairs = zip(sets[::2], sets[1::2], strict=False)
+        sets = [union(one, two) for one, two in pairs] + (sets[-1:] if len(sets) % 2 else [])
+    return sets[0] if sets else {}
+
+
+def difference(one: Fields, two: Fields) -> Fields:
+    """`one` without the paths of `two`; taking away a parent leaves its children, and the reverse."""
+    out = dict(one)
+    for key, theirs in two.items():
+        mine = out.get(key)
+        if mine is None:
+            continue
+        if not mine:
+            if owned(theirs):
+                del out[key]
+            continue
+        left = difference(mine, theirs or {".": {}})
+        if not left:
+            del out[key]
+        else:
+            out[key] = _lone(left)
+    return out
+
+
+def intersection(one: Fields, two: Fields) -> Fields:
+    out: Fields = {}
+    for key, mine in one.items():
+        theirs = two.get(key)
+        if theirs is None:
+            continue
+        if not mine or not theirs:
+            if owned(mine) and owned(theirs):
+                out[key] = {}
+            continue
+        both = intersection(mine, theirs)
+        if both:
+            out[key] = _lone(both)
+    return out
+
+
+def without(fields: Fields, roots: Fields) -> Fields:
+    """`fields` without the paths in `roots` and everything below them."""
+    out = dict(fields)
+    for key, root in roots.items():
+        mine = out.get(key)
+        if mine is None or key == ".":
+            continue
+        if owned(root):
+            del out[key]
+        elif mine:
+            left = without(mine, root)
+            if left:
+                out[key] = _lone(left)
+            else:
+                del out[key]
+    return out
+
+
+def leaves(fields: Fields) -> Fields:
+    """Only the paths that have nothing below them."""
+    return {key: leaves(node) for key, node in fields.items() if key != "."}
+
+
+def paths(fields: Fields, prefix: str = "") -> Iterator[str]:
+    """Every path in upstream's spelling and order: the members of a level, then what is below them."""
+    for key, node in fields.items():
+        if key != "." and owned(node):
+            yield prefix + spell(key)
+    for key, node in fields.items():
+        if node:
+            yield from paths(node, prefix + spell(key))
+
+
+def in_order(fields: Fields) -> Fields:
+    """One level sorted as upstream writes it; the levels below are left as they are."""
+    keys = sorted(fields)
+    if keys[-1] >= "i:":
+        keys.sort(key=_rank)
+    return {key: fields[key] for key in keys}
+
+
+def decode(raw: object) -> Fields:
+    """FieldsV1 from the wire. Raises ValueError for what is none; drops elements of a future format."""
+    if type(raw) is dict and _canonical(raw):
+        return raw
+    fields = _decode(raw)
+    return {} if list(fields) == ["."] else fields
+
+
+def _decode(raw: object) -> Fields:
+    if raw is None:
+        return {}
+    if type(raw) is not dict:
+        raise ValueError(f"a FieldsV1 node must be an object, got {type(raw).__name__}")
+    out: Fields = {}
+    for key, node in raw.items():
+        if key == ".":
+            out["."] = {}
+            continue
+        known = canonical_element(key)
+        if known is not None:
+            out[known] = _lone(_decode(node))
+    return in_order(out) if len(out) > 1 else out
+
+
+def _canonical(fields: Fields) -> bool:
+    """A read-only look: nearly every set that comes in was written by this server."""
+    last = ""
+    for key, node in fields.items():
+        if type(node) is not dict:
+            return False
+        if key[:2] == "f:":
+            if key <= last:
+                return False
+            last = key
+        elif key == ".":
+            if node or last or len(fields) == 1:
+                return False
+        else:
+            return _canonical_elements(fields)
+        if node and not _canonical(node):
+            return False
+    return True
+
+
+def _canonical_elements(fields: Fields) -> bool:
+    last: tuple[Any, ...] = ()
+    for key, node in fields.items():
+        try:
+            if type(node) is not dict or (key != "." and canonical_element(key) != key):
+                return False
+        except ValueError:
+            return False
+        rank = _rank(key)
+        if rank <= last or (key == "." and (node or len(fields) == 1)) or (node and not _canonical(node)):
+            return False
+        last = rank
+    return True
+
+
+def _lone(node: Fields) -> Fields:
+    """A node left with nothing but its own `.` is a leaf."""
+    return {} if len(node) == 1 and "." in node else node
+
+
+# --- path elements: f:name, k:{"name":"a"}, v:"a", i:0 ---
+
+
+@lru_cache(maxsize=8192)
+def json_text(text: str) -> str:
+    """A JSON string as upstream's encoder writes it inside a path element."""
+    return '"' + text.translate(_ESCAPES) + '"'
+
+
+def json_value(value: object) -> str:
+    if type(value) is str:
+        return json_text(value)
+    if type(value) is float and value.is_integer() and abs(value) < 1e21:
+        return str(int(value))
+    if type(value) is dict:
+        return "{" + ",".join(f"{json_text(name)}:{json_value(value[name])}" for name in sorted(value)) + "}"
+    if type(value) is list:
+        return "[" + ",".join(map(json_value, value)) + "]"
+    return str(value) if type(value) is int else orjson.dumps(value).decode()
+
+
+@lru_cache(maxsize=8192)
+def canonical_element(key: str) -> str | None:
+    """The one spelling of an element; None for a kind of element not known here; ValueError if malformed."""
+    if len(key) < 2:
+        raise ValueError("key must be 2 characters long:")
+    if key[1] != ":":
+        raise ValueError(f"missing colon: {key}")
+    kind, text = key[0], key[2:]
+    if kind == "f":
+        return key
+    if kind not in "kvi":
+        return None
+    if kind == "i":
+        return f"i:{int(text)}"
+    value = orjson.loads(text)
+    if kind == "k" and type(value) is not dict:
+        raise ValueError(f"expected an object of key fields: {key}")
+    return f"{kind}:{json_value(value)}"
+
+
+def spell(key: str) -> str:
+    """An element as people read it: `.name`, `[name="a"]`, `[="a"]`, `[0]`."""
+    kind, text = key[0], key[2:]
+    if kind == "f":
+        return "." + text
+    if kind == "i":
+        return f"[{text}]"
+    value = orjson.loads(text)
+    if kind == "v":
+        return f"[={_spell_value(value)}]"
+    return "[" + ",".join(f"{name}={_spell_value(value[name])}" for name in sorted(value)) + "]"
+
+
+def quote(text: str) -> str:
+    """Go's %q."""
+    out = []
+    for char in text:
+        code = ord(char)
+        if char in _GO_ESCAPES:
+            out.append(_GO_ESCAPES[char])
+        elif char.isprintable():
+            out.append(char)
+        else:
+            width = "\\x%02x" if code < 0x80 else "\\u%04x" if code < 0x10000 else "\\U%08x"
+            out.append("\\v" if char == "\v" else width % code)
+    return '"' + "".join(out) + '"'
+
+
+def _spell_value(value: object) -> str:
+    if type(value) is str:
+        return quote(value)
+    if type(value) is list:
+        return "[" + ",".join(map(_spell_value, value)) + "]"
+    if type(value) is dict:
+        return "".join(f"{name}={_spell_value(value[name])}" for name in sorted(value))
+    return json_value(value)
+
+
+@lru_cache(maxsize=8192)
+def _rank(key: str) -> tuple[Any, ...]:
+    kind, text = key[0], key[2:]
+    if kind == ".":
+        return (0,)
+    if kind == "f":
+        return (1, text)
+    if kind == "i":
+        return (4, int(text))
+    value = orjson.loads(text)
+    if kind == "k":
+        return (2, *((name, *_value_rank(value[name])) for name in sorted(value)))
+    return (3, *_value_rank(value))
+
+
+def _value_rank(value: object) -> tuple[int, Any]:
+    """Numbers before strings before booleans; anything else cannot name an item, so its text will do."""
+    if type(value) is str:
+        return (1, value)
+    if type(value) is bool:
+        return (2, value)
+    if isinstance(value, int | float):
+        return (0, value)
+    return (3, json_value(value))

@@ -1,0 +1,64 @@
+"""The client-side apply annotation, for objects that move from client-side to server-side apply.
+
+Only applies by the manager `kubectl` look at it, as upstream does: other tools opt out by their name.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import orjson
+
+from shoal.objects.apply import fieldset
+from shoal.objects.apply.compare import Object, applied, compare
+from shoal.objects.apply.fieldset import Fields
+from shoal.objects.apply.merge import problems
+from shoal.objects.apply.typed import Node
+
+MANAGER: Final = "kubectl"
+ANNOTATION: Final = "kubectl.kubernetes.io/last-applied-configuration"
+_MAX_ANNOTATIONS = 256 * 1024
+
+
+def fields(live: Object, api_version: str, node: Node) -> Fields:
+    """What the annotation claims and the live object still has as claimed."""
+    text = _annotations(live).get(ANNOTATION)
+    try:
+        last = orjson.loads(text) if isinstance(text, str) else None
+    except ValueError:
+        return {}
+    if type(last) is not dict or last.get("apiVersion") != api_version or problems(last, node):
+        return {}
+    changed, removed = compare(last, live, node)
+    claimed = applied(last, node) or {}
+    return fieldset.difference(fieldset.difference(claimed, changed or {}), removed or {})
+
+
+def refreshed(obj: Object, config: Object) -> Object:
+    """The object with its annotation, if it has one, saying what was applied now."""
+    annotations = _annotations(obj)
+    if not annotations.get(ANNOTATION):
+        return obj
+    text = _encoded(config)
+    if text == annotations[ANNOTATION]:
+        return obj
+    kept = {name: value for name, value in annotations.items() if name != ANNOTATION}
+    size = sum(len(name) + len(str(value)) for name, value in kept.items())
+    if size + len(ANNOTATION) + len(text) <= _MAX_ANNOTATIONS:
+        kept[ANNOTATION] = text
+    return {**obj, "metadata": {**obj["metadata"], "annotations": kept}}
+
+
+def _encoded(config: Object) -> str:
+    annotations = _annotations(config)
+    if ANNOTATION in annotations:
+        kept = {name: value for name, value in annotations.items() if name != ANNOTATION}
+        config = {**config, "metadata": {**config["metadata"], "annotations": kept}}
+    text = orjson.dumps(config, option=orjson.OPT_SORT_KEYS).decode()
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026") + "\n"
+
+
+def _annotations(obj: Object) -> dict[str, Any]:
+    meta = obj.get("metadata")
+    found = meta.get("annotations") if isinstance(meta, dict) else None
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,248 @@
+"""metadata.managedFields: who owns what, read from the wire, moved on every write, written back.
+
+`on_update` is for create, update and every patch that is not an apply; `serverside` is for that one.
+The manager's name, the version and the time are arguments; nothing here looks at a request.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import orjson
+
+from shoal.objects.apply import fieldset
+from shoal.objects.apply.compare import Object, compare, created, reconciled, tracked
+from shoal.objects.apply.fieldset import Fields
+from shoal.objects.apply.typed import Node, TypeSchema
+from shoal.objects.errors import BadRequest, too_many
+
+MAX_UPDATE_MANAGERS = 10
+MAX_ENTRIES = 1000
+"""Far beyond any real object; every write walks all of them."""
+MAX_SETTLED = 4096
+ANCIENT = "ancient-changes"
+
+
+class Manager(NamedTuple):
+    """Identifies an entry. An applier keeps its entry when it changes the version it applies."""
+
+    name: str
+    operation: str
+    api_version: str
+    subresource: str
+
+    @property
+    def rank(self) -> tuple[str, str, str, bool, str]:
+        """Upstream orders managers by their JSON, where a subresource comes before none."""
+        return self.name, self.operation, self.api_version, not self.subresource, self.subresource
+
+
+class Owned(NamedTuple):
+    fields: Fields
+    api_version: str
+    time: str | None
+
+
+Managed = dict[Manager, Owned]
+
+
+def fields_v1(obj: Object, schema: TypeSchema) -> Fields:
+    """FieldsV1 of everything set in an object, as its creator owns it. To be read only: subtrees may be shared."""
+    try:
+        return created(tracked(obj), schema.root)
+    except ValueError as error:
+        raise BadRequest(f"cannot tell the fields of the object: {error}") from error
+    except RecursionError:
+        raise too_deep() from None
+
+
+def on_update(
+    live: Object | None,
+    new: Object,
+    *,
+    manager: str,
+    api_version: str,
+    schema: TypeSchema,
+    now: str,
+    subresource: str = "",
+    reset: Fields | None = None,
+) -> list[dict[str, Any]] | None:
+    """The managedFields to store with `new`, or None for an object whose fields nobody tracks.
+
+    `reset` names what this endpoint ignores (`{"f:status": {}}` for a kind with a status subresource).
+    """
+    try:
+        stored = _entries(live)
+        given = _given(new, stored, subresource, schema)
+        if live is not None and not (stored if given is None else given):
+            return None
+        changed, removed = changes(live, new, schema.root, reset)
+        if given is None and stored and not changed and not removed:
+            return stored
+        managed = given if given is not None else _decode_live(stored, schema)
+        if not managed and live is not None:
+            return None
+        me = Manager(manager or "unknown", "Update", api_version, subresource)
+        take(managed, me, changed, removed, now)
+        return encode(_capped(managed)) or None
+    except ValueError:
+        return None  # items that cannot be named: the object goes on untracked, validation has its own word
+    except RecursionError:
+        raise too_deep() from None
+
+
+def changes(live: Object | None, new: Object, node: Node, reset: Fields | None) -> tuple[Fields, Fields]:
+    if live is None:
+        changed, removed = created(tracked(new), node), None
+    else:
+        came, removed = compare(tracked(live), tracked(new), node)
+        changed = came or {}
+    if reset:
+        return fieldset.without(changed, reset), fieldset.without(removed or {}, reset)
+    return changed, removed or {}
+
+
+def take(managed: Managed, me: Manager, changed: Fields, removed: Fields, now: str) -> None:
+    """Gives everything changed to one updater; what it wrote or removed leaves everybody else."""
+    release(managed, fieldset.union(changed, removed))
+    if changed:
+        mine = managed.get(me)
+        managed[me] = Owned(fieldset.union(mine.fields, changed) if mine else changed, me.api_version, now)
+
+
+def release(managed: Managed, touched: Fields, keep: Manager | None = None) -> None:
+    """Takes fields from all managers but one; who owns nothing any more is gone."""
+    for who, what in list(managed.items()):
+        fields = what.fields if who == keep else fieldset.difference(what.fields, touched)
+        if not fields:
+            del managed[who]
+        elif fields != what.fields:
+            managed[who] = what._replace(fields=fields)
+
+
+def _entries(obj: Object | None) -> list[dict[str, Any]]:
+    found = ((obj or {}).get("metadata") or {}).get("managedFields")
+    return found if isinstance(found, list) else []
+
+
+def _given(new: Object, stored: list[dict[str, Any]], subresource: str, schema: TypeSchema) -> Managed | None:
+    """What the writer says about managedFields: None for nothing usable, empty to have them forgotten."""
+    said = (new.get("metadata") or {}).get("managedFields")
+    if subresource or not isinstance(said, list) or (said and said == stored):
+        return None
+    if said in ([], [{}]):
+        return {}
+    if len(said) > MAX_ENTRIES:
+        cause = too_many("metadata.managedFields", len(said), MAX_ENTRIES)
+        raise BadRequest(cause.message, causes=[cause])
+    try:
+        return decode(said, schema)
+    except ValueError:
+        return None
+
+
+def _decode_live(stored: list[dict[str, Any]], schema: TypeSchema) -> Managed:
+    try:
+        return decode(stored, schema)
+    except ValueError:
+        return {}
+
+
+def decode(entries: list[Any], schema: TypeSchema) -> Managed:
+    """Raises ValueError for entries upstream does not accept."""
+    out: Managed = {}
+    for index, entry in enumerate(entries):
+        if not isinstance(entry, dict):
+            raise ValueError(f"managed fields entry {index} must be an object")
+        operation, version = entry.get("operation"), entry.get("apiVersion")
+        if operation not in ("Apply", "Update"):
+            raise ValueError("operation must be `Apply` or `Update`")
+        if not version or not isinstance(version, str):
+            raise ValueError("apiVersion must not be empty")
+        kind = entry.get("fieldsType")
+        if not kind:
+            raise ValueError(f"missing fieldsType in managed fields entry {index}")
+        if kind != "FieldsV1":
+            raise ValueError(f'invalid fieldsType "{kind}" in managed fields entry {index}')
+        name, subresource = entry.get("manager") or "", entry.get("subresource") or ""
+        if not isinstance(name, str) or not isinstance(subresource, str):
+            raise ValueError(f"manager and subresource of managed fields entry {index} must be strings")
+        who = Manager(name, operation, "" if operation == "Apply" else version, subresource)
+        out[who] = Owned(_read(entry.get("fieldsV1"), schema), version, _time(entry.get("time")))
+    return out
+
+
+def _read(raw: object, schema: TypeSchema) -> Fields:
+    """A set in canonical form that fits the schema; sets that have proved good once are known by their hash."""
+    if not raw:
+        return {}
+    try:
+        mark = hash(orjson.dumps(raw))
+    except TypeError:
+        raise ValueError("fieldsV1 is nested too deeply") from None
+    if mark in schema.settled and type(raw) is dict:
+        return raw
+    fields = reconciled(fieldset.decode(raw), schema.root)
+    if fields is raw:
+        if len(schema.settled) >= MAX_SETTLED:
+            schema.settled.clear()
+        schema.settled.add(mark)
+    return fields
+
+
+def encode(managed: Managed) -> list[dict[str, Any]]:
+    out = []
+    for who, what in sorted(managed.items(), key=_order):
+        entry: dict[str, Any] = {"manager": who.name} if who.name else {}
+        entry |= {"operation": who.operation, "apiVersion": what.api_version}
+        if what.time:
+            entry["time"] = what.time
+        entry |= {"fieldsType": "FieldsV1", "fieldsV1": what.fields}
+        if who.subresource:
+            entry["subresource"] = who.subresource
+        out.append(entry)
+    return out
+
+
+def _order(item: tuple[Manager, Owned]) -> tuple[str, ...]:
+    who, what = item
+    return who.operation, what.time or "", who.name, what.api_version, who.subresource
+
+
+def _time(said: object) -> str | None:
+    """Times are compared as text, so they are held in one form."""
+    if said is None:
+        return None
+    if not isinstance(said, str):
+        raise ValueError("time must be a string")
+    moment = datetime.fromisoformat(said)
+    if moment.tzinfo is None:
+        raise ValueError("time must have a zone")
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _capped(managed: Managed) -> Managed:
+    """At most ten updaters are told apart: the oldest of each version become one."""
+    updaters = [item for item in managed.items() if item[0].operation == "Update"]
+    excess = len(updaters) - MAX_UPDATE_MANAGERS
+    if excess <= 0:
+        return managed
+    oldest: dict[str, list[Manager]] = {}
+    for who, what in sorted(updaters, key=lambda item: (item[1].time or "", item[0].rank)):
+        if excess <= 0:
+            break
+        group = oldest.setdefault(what.api_version, [])
+        excess -= bool(group)
+        group.append(who)
+    for version, group in oldest.items():
+        if len(group) > 1:
+            time = managed[group[-1]].time
+            bucket = Manager(ANCIENT, "Update", version, "")
+            merged = [managed.pop(who).fields for who in dict.fromkeys((*group, bucket)) if who in managed]
+            managed[bucket] = Owned(fieldset.union_all(merged), version, time)
+    return managed
+
+
+def too_deep() -> BadRequest:
+    return BadRequest("the object is nested too deeply to tell who owns its fields")

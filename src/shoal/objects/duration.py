@@ -1,0 +1,53 @@
+"""Ages as kubectl prints them: two units at most, fewer as they grow. Pure."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+UNKNOWN = "<unknown>"
+
+
+def human_since(timestamp: object, now: float) -> str:
+    """The age of an RFC 3339 time."""
+    seconds = parse_time(timestamp)
+    return UNKNOWN if seconds is None else human(now - seconds)
+
+
+def parse_time(timestamp: object) -> float | None:
+    if not isinstance(timestamp, str) or not timestamp:
+        return None
+    try:
+        moment = datetime.fromisoformat(timestamp)
+    except ValueError:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def human(seconds: float) -> str:
+    total = int(seconds)
+    if total < -1:
+        return "<invalid>"
+    if total < 0:
+        return "0s"
+    minutes, hours, days, years = total // 60, total // 3600, total // 86400, total // 86400 // 365
+    if total < 60 * 2:
+        return f"{total}s"
+    if minutes < 10:
+        return _pair(minutes, "m", total % 60, "s")
+    if minutes < 60 * 3:
+        return f"{minutes}m"
+    if hours < 8:
+        return _pair(hours, "h", minutes % 60, "m")
+    if hours < 48:
+        return f"{hours}h"
+    if hours < 24 * 8:
+        return _pair(days, "d", hours % 24, "h")
+    if hours < 24 * 365 * 2:
+        return f"{days}d"
+    if hours < 24 * 365 * 8:
+        return _pair(years, "y", days % 365, "d")
+    return f"{years}y"
+
+
+def _pair(big: int, unit: str, small: int, subunit: str) -> str:
+    return f"{big}{unit}{small}{subunit}" if small else f"{big}{unit}"

@@ -1,0 +1,271 @@
+"""The one exception tree, and the Status each error becomes on the wire.
+
+ShoalError
+├── StatusError                  an answer to a request, in both directions (server raises, client raises)
+│   ├── BadRequest          400  BadRequest
+│   ├── Unauthorized        401  Unauthorized
+│   ├── Forbidden           403  Forbidden
+│   ├── NotFound            404  NotFound
+│   ├── MethodNotSupported  405  MethodNotAllowed
+│   ├── NotAcceptable       406  NotAcceptable
+│   ├── AlreadyExists       409  AlreadyExists
+│   ├── Conflict            409  Conflict
+│   ├── Expired             410  Expired
+│   ├── TooLarge            413  RequestEntityTooLarge
+│   ├── UnsupportedMedia    415  UnsupportedMediaType
+│   ├── Invalid             422  Invalid
+│   ├── TooManyRequests     429  TooManyRequests
+│   ├── InternalError       500  InternalError
+│   ├── NotImplementedHere  501  NotImplemented (refused by name)
+│   ├── Unavailable         503  ServiceUnavailable
+│   └── TimedOut            504  Timeout
+└── StoreError                   what a store says; never reaches the wire as it is (see `store.interface`)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+
+class ShoalError(Exception):
+    """Root of everything Shoal raises on purpose."""
+
+
+class StoreError(ShoalError):
+    """Root of what a store raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One `details.causes[]` entry. `field` is a path such as `spec.ports[0].name`."""
+
+    reason: str
+    message: str
+    field: str = ""
+
+    def wire(self) -> dict[str, str]:
+        out = {"reason": self.reason, "message": self.message}
+        if self.field:
+            out["field"] = self.field
+        return out
+
+
+class StatusError(ShoalError):
+    code: ClassVar[int] = 500
+    reason: ClassVar[str] = "InternalError"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        name: str = "",
+        group: str = "",
+        kind: str = "",
+        uid: str = "",
+        causes: Iterable[Cause] = (),
+        retry_after: int = 0,
+        continue_token: str = "",
+        code: int = 0,
+        reason: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.name, self.group, self.kind, self.uid = name, group, kind, uid
+        self.causes = tuple(causes)
+        self.retry_after = retry_after
+        self.continue_token = continue_token
+        self.status_code = code or self.code
+        self.status_reason = reason or self.reason
+
+    def wire(self) -> dict[str, Any]:
+        """The `v1.Status` object of this error."""
+        details: dict[str, Any] = {}
+        for key, value in (("name", self.name), ("group", self.group), ("kind", self.kind), ("uid", self.uid)):
+            if value:
+                details[key] = value
+        if self.causes:
+            details["causes"] = [cause.wire() for cause in self.causes]
+        if self.retry_after:
+            details["retryAfterSeconds"] = self.retry_after
+        status: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {"continue": self.continue_token} if self.continue_token else {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.status_reason,
+        }
+        if details:
+            status["details"] = details
+        status["code"] = self.status_code
+        return status
+
+
+class BadRequest(StatusError):
+    code, reason = 400, "BadRequest"
+
+
+class Unauthorized(StatusError):
+    code, reason = 401, "Unauthorized"
+
+
+class Forbidden(StatusError):
+    code, reason = 403, "Forbidden"
+
+
+class NotFound(StatusError):
+    code, reason = 404, "NotFound"
+
+
+class MethodNotSupported(StatusError):
+    code, reason = 405, "MethodNotAllowed"
+
+
+class NotAcceptable(StatusError):
+    code, reason = 406, "NotAcceptable"
+
+
+class AlreadyExists(StatusError):
+    code, reason = 409, "AlreadyExists"
+
+
+class Conflict(StatusError):
+    code, reason = 409, "Conflict"
+
+
+class Expired(StatusError):
+    code, reason = 410, "Expired"
+
+
+class TooLarge(StatusError):
+    code, reason = 413, "RequestEntityTooLarge"
+
+
+class UnsupportedMedia(StatusError):
+    code, reason = 415, "UnsupportedMediaType"
+
+
+class Invalid(StatusError):
+    code, reason = 422, "Invalid"
+
+
+class TooManyRequests(StatusError):
+    code, reason = 429, "TooManyRequests"
+
+
+class InternalError(StatusError):
+    code, reason = 500, "InternalError"
+
+
+class NotImplementedHere(StatusError):
+    code, reason = 501, "NotImplemented"
+
+
+class Unavailable(StatusError):
+    code, reason = 503, "ServiceUnavailable"
+
+
+class TimedOut(StatusError):
+    code, reason = 504, "Timeout"
+
+
+_BY_REASON: dict[str, type[StatusError]] = {
+    cls.reason: cls
+    for cls in (
+        BadRequest, Unauthorized, Forbidden, NotFound, MethodNotSupported, NotAcceptable, AlreadyExists,
+        Conflict, Expired, TooLarge, UnsupportedMedia, Invalid, TooManyRequests, InternalError,
+        NotImplementedHere, Unavailable, TimedOut,
+    )
+}  # fmt: skip
+_BY_CODE: dict[int, type[StatusError]] = {cls.code: cls for cls in reversed(_BY_REASON.values())}
+
+
+def from_status(status: Mapping[str, Any], http_code: int) -> StatusError:
+    """The exception a client raises for a failed answer."""
+    details = status.get("details") or {}
+    code = int(status.get("code") or http_code)
+    cls = _BY_REASON.get(str(status.get("reason", ""))) or _BY_CODE.get(code) or StatusError
+    return cls(
+        str(status.get("message") or f"the server answered {http_code}"),
+        name=str(details.get("name", "")),
+        group=str(details.get("group", "")),
+        kind=str(details.get("kind", "")),
+        causes=[
+            Cause(str(c.get("reason", "")), str(c.get("message", "")), str(c.get("field", "")))
+            for c in details.get("causes") or ()
+        ],
+        retry_after=int(details.get("retryAfterSeconds") or 0),
+        continue_token=str((status.get("metadata") or {}).get("continue", "")),
+        code=code,
+        reason=str(status.get("reason", "")),
+    )
+
+
+# --- field errors, in upstream's words (k8s.io/apimachinery/pkg/util/validation/field) ---
+
+
+def required(path: str, detail: str = "") -> Cause:
+    return Cause("FieldValueRequired", _said(path, "Required value", detail), path)
+
+
+def invalid_value(path: str, value: object, detail: str) -> Cause:
+    return Cause("FieldValueInvalid", _said(path, f"Invalid value: {show(value)}", detail), path)
+
+
+def type_invalid(path: str, value: object, detail: str) -> Cause:
+    return Cause("FieldValueTypeInvalid", _said(path, f"Invalid value: {show(value)}", detail), path)
+
+
+def not_supported(path: str, value: object, supported: Iterable[str]) -> Cause:
+    choices = ", ".join(f'"{choice}"' for choice in supported)
+    detail = f"supported values: {choices}" if choices else ""
+    return Cause("FieldValueNotSupported", _said(path, f"Unsupported value: {show(value)}", detail), path)
+
+
+def duplicate(path: str, value: object) -> Cause:
+    return Cause("FieldValueDuplicate", _said(path, f"Duplicate value: {show(value)}", ""), path)
+
+
+def forbidden_field(path: str, detail: str) -> Cause:
+    return Cause("FieldValueForbidden", _said(path, "Forbidden", detail), path)
+
+
+def too_long(path: str, limit: int) -> Cause:
+    return Cause("FieldValueTooLong", _said(path, "Too long", f"may not be more than {limit} bytes"), path)
+
+
+def too_many(path: str, actual: int, limit: int) -> Cause:
+    return Cause("FieldValueTooMany", _said(path, f"Too many: {actual}", f"must have at most {limit} items"), path)
+
+
+def invalid_object(kind: str, group: str, name: str, causes: Iterable[Cause]) -> Invalid:
+    """`422 Invalid` for an object, its message listing every cause as upstream does.
+
+    A cause's message carries no path on the wire; the summary does.
+    """
+    found = list(causes)
+    said = [c.message for c in found]
+    summary = said[0] if len(said) == 1 else "[" + ", ".join(dict.fromkeys(said)) + "]"
+    title = f"{kind}.{group}" if group else kind
+    bare = [Cause(c.reason, c.message.removeprefix(c.field + ": "), c.field) for c in found]
+    return Invalid(f'{title} "{name}" is invalid: {summary}', name=name, group=group, kind=kind, causes=bare)
+
+
+def show(value: object) -> str:
+    """A value as Go's field errors print it: strings quoted, composites as JSON."""
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict | list):
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return str(value)
+
+
+def _said(path: str, what: str, detail: str) -> str:
+    return f"{path}: {what}" + (f": {detail}" if detail else "")

@@ -1,0 +1,68 @@
+"""JSON merge patch (RFC 7386): applying one, and finding the one between two objects.
+
+Nothing given is ever changed; what a patch does not touch is shared with the original.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+
+def apply(original: Any, patch: Any) -> Any:
+    if not isinstance(patch, dict):
+        return patch
+    if not isinstance(original, dict):
+        return _without_nulls(patch)
+    merged = dict(original)
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(value, dict):
+            merged[key] = apply(merged.get(key), value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def create(original: dict[str, Any], modified: dict[str, Any]) -> dict[str, Any]:
+    """The smallest patch that makes `original` into `modified`; empty where they are the same.
+
+    A merge patch cannot say null: members of `modified` that are null come out as deletions.
+    """
+    patch: dict[str, Any] = {key: None for key in original if key not in modified}
+    for key, new in modified.items():
+        if key not in original:
+            patch[key] = new
+            continue
+        old = original[key]
+        if old is new:
+            continue
+        if isinstance(old, dict) and isinstance(new, dict):
+            if inner := create(old, new):
+                patch[key] = inner
+        elif not same(old, new):
+            patch[key] = new
+    return patch
+
+
+def same(left: Any, right: Any) -> bool:
+    """Equality of JSON values: unlike Python's, `true`, `1` and `1.0` are three different ones."""
+    if left is right:
+        return True
+    if type(left) is not type(right) or left != right:
+        return False
+    return not isinstance(left, dict | list) or _text(left) == _text(right)
+
+
+def _text(value: Any) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+
+
+def _without_nulls(patch: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: _without_nulls(value) if isinstance(value, dict) else value
+        for key, value in patch.items()
+        if value is not None
+    }

@@ -1,0 +1,325 @@
+"""Names, labels and object metadata: what Kubernetes accepts, in its own words.
+
+Every `is_…` rule takes a value and answers the list of complaints (empty: fine). `validate_object_meta` and
+`validate_object_meta_update` turn them into causes of a 422. Defaulting, generated names and resource
+versions are the API server's business.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+from shoal.objects.errors import Cause, forbidden_field, invalid_value, required, too_long, type_invalid
+
+NameRule = Callable[[str], list[str]]
+
+ANNOTATIONS_LIMIT = 256 * 1024
+
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = _LABEL + r"(\." + _LABEL + ")*"
+_LABEL_1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
+_KEY = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_VALUE = f"({_KEY})?"
+_CONFIG_KEY = "[-._a-zA-Z0-9]+"
+
+_match_label = re.compile(_LABEL).fullmatch
+_match_subdomain = re.compile(_SUBDOMAIN).fullmatch
+_match_1035 = re.compile(_LABEL_1035).fullmatch
+_match_key = re.compile(_KEY).fullmatch
+_match_value = re.compile(_VALUE).fullmatch
+_match_config_key = re.compile(_CONFIG_KEY).fullmatch
+
+
+def _regex_said(what: str, pattern: str, *examples: str) -> str:
+    shown = " or ".join(f"'{example}', " for example in examples)
+    return f"{what} (e.g. {shown}regex used for validation is '{pattern}')"
+
+
+_LABEL_SAID = _regex_said(
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
+    "and must start and end with an alphanumeric character",
+    _LABEL, "my-name", "123-abc",
+)  # fmt: skip
+_SUBDOMAIN_SAID = _regex_said(
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
+    "and must start and end with an alphanumeric character",
+    _SUBDOMAIN, "example.com",
+)  # fmt: skip
+_1035_SAID = _regex_said(
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', "
+    "start with an alphabetic character, and end with an alphanumeric character",
+    _LABEL_1035, "my-name", "abc-123",
+)  # fmt: skip
+_KEY_SAID = _regex_said(
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character",
+    _KEY, "MyName", "my.name", "123-abc",
+)  # fmt: skip
+_VALUE_SAID = _regex_said(
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
+    "and must start and end with an alphanumeric character",
+    _VALUE, "MyValue", "my_value", "12345",
+)  # fmt: skip
+_CONFIG_KEY_SAID = _regex_said(
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
+    _CONFIG_KEY, "key.name", "KEY_NAME", "key-name",
+)  # fmt: skip
+
+
+def is_dns1123_label(value: str) -> list[str]:
+    said = _too_long_said(value, 63, "characters")
+    if not _match_label(value):
+        said.append("must not contain dots" if _match_subdomain(value) else _LABEL_SAID)
+    return said
+
+
+def is_dns1123_subdomain(value: str) -> list[str]:
+    said = _too_long_said(value, 253, "characters")
+    if not _match_subdomain(value):
+        said.append(_SUBDOMAIN_SAID)
+    return said
+
+
+def is_dns1035_label(value: str) -> list[str]:
+    said = _too_long_said(value, 63, "characters")
+    if not _match_1035(value):
+        said.append(_1035_SAID)
+    return said
+
+
+def is_qualified_name(value: str) -> list[str]:
+    """Label and annotation keys, finalizers: `name` or `prefix.example.com/name`."""
+    prefix, slash, name = value.partition("/")
+    if not slash:
+        name = value
+    elif "/" in name:
+        return [
+            f"a valid label key {_KEY_SAID} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+        ]
+    said: list[str] = []
+    if slash and not prefix:
+        said.append("prefix part must be non-empty")
+    elif slash:
+        said += [f"prefix part {message}" for message in _too_long_said(prefix, 253, "bytes")]
+        if not _match_subdomain(prefix):
+            said.append(f"prefix part {_SUBDOMAIN_SAID}")
+    if not name:
+        said.append("name part must be non-empty")
+    else:
+        said += [f"name part {message}" for message in _too_long_said(name, 63, "bytes")]
+    if not _match_key(name):
+        said.append(f"name part {_KEY_SAID}")
+    return said
+
+
+def is_valid_label_value(value: str) -> list[str]:
+    said = _too_long_said(value, 63, "bytes")
+    if not _match_value(value):
+        said.append(_VALUE_SAID)
+    return said
+
+
+def is_path_segment_name(value: str) -> list[str]:
+    """RBAC names and other ones that only have to survive in a URL path."""
+    if value in (".", ".."):
+        return [f"may not be '{value}'"]
+    return is_path_segment_prefix(value)
+
+
+def is_path_segment_prefix(value: str) -> list[str]:
+    return [f"may not contain '{illegal}'" for illegal in ("/", "%") if illegal in value]
+
+
+def is_config_map_key(value: str) -> list[str]:
+    said = _too_long_said(value, 253, "characters")
+    if not _match_config_key(value):
+        said.append(_CONFIG_KEY_SAID)
+    if value in (".", ".."):
+        said.append(f"must not be '{value}'")
+    elif value.startswith(".."):
+        said.append("must not start with '..'")
+    return said
+
+
+def _too_long_said(value: str, limit: int, unit: str) -> list[str]:
+    return [f"must be no more than {limit} {unit}"] if _size(value) > limit else []
+
+
+def _size(value: str) -> int:
+    return len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass"))
+
+
+# --- object metadata ---
+
+
+def validate_object_meta(metadata: Mapping[str, Any], *, namespaced: bool, name_rule: NameRule) -> list[Cause]:
+    """Everything that is wrong with the metadata of an object about to be stored."""
+    causes: list[Cause] = []
+    if prefix := metadata.get("generateName"):
+        causes += _complaints("metadata.generateName", prefix, lambda value: _prefix_said(value, name_rule))
+    if name := metadata.get("name"):
+        causes += _complaints("metadata.name", name, name_rule)
+    else:
+        causes.append(required("metadata.name", "name or generateName is required"))
+    namespace = metadata.get("namespace")
+    if not namespaced:
+        if namespace:
+            causes.append(forbidden_field("metadata.namespace", "not allowed on this type"))
+    elif namespace:
+        causes += _complaints("metadata.namespace", namespace, is_dns1123_label)
+    else:
+        causes.append(required("metadata.namespace"))
+    generation = metadata.get("generation")
+    if isinstance(generation, int) and generation < 0:
+        causes.append(invalid_value("metadata.generation", generation, "must be greater than or equal to 0"))
+    causes += _changeable(metadata)
+    if finalizers := metadata.get("finalizers"):
+        causes += _finalizers(finalizers)
+    return causes
+
+
+def validate_object_meta_update(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[Cause]:
+    """What an update may not change. Finalizers are only judged by what was added to an object being deleted."""
+    causes: list[Cause] = []
+    if old.get("deletionTimestamp") is not None:
+        before = old.get("finalizers") or ()
+        added = sorted({name for name in new.get("finalizers") or () if isinstance(name, str) and name not in before})
+        if added:
+            listed = ", ".join(f'"{name}"' for name in added)
+            causes.append(
+                forbidden_field(
+                    "metadata.finalizers",
+                    "no new finalizers can be added if the object is being deleted, "
+                    f"found new finalizers []string{{{listed}}}",
+                )
+            )
+    if (new.get("generation") or 0) < (old.get("generation") or 0):
+        causes.append(invalid_value("metadata.generation", new.get("generation") or 0, "must not be decremented"))
+    for field, absent in _IMMUTABLE:
+        value = new.get(field) or absent
+        if value != (old.get(field) or absent):
+            causes.append(invalid_value(f"metadata.{field}", value, "field is immutable"))
+    grace = new.get("deletionGracePeriodSeconds")
+    if grace != old.get("deletionGracePeriodSeconds"):
+        causes.append(invalid_value("metadata.deletionGracePeriodSeconds", grace, "field is immutable"))
+    causes += _changeable(new)
+    return causes
+
+
+_IMMUTABLE: tuple[tuple[str, str | None], ...] = (
+    ("name", ""), ("namespace", ""), ("uid", ""), ("creationTimestamp", None), ("deletionTimestamp", None),
+)  # fmt: skip
+
+
+def validate_labels(labels: object, path: str) -> list[Cause]:
+    """`metadata.labels`, `matchLabels` and everything else that must be a label set."""
+    if not labels:
+        return []
+    if not isinstance(labels, Mapping):
+        return [type_invalid(path, labels, "must be an object")]
+    causes: list[Cause] = []
+    for key, value in labels.items():
+        if not _fine_key(key):
+            causes += _complaints(path, key, is_qualified_name)
+        causes += _complaints(path, value, is_valid_label_value)
+    return causes
+
+
+def _changeable(metadata: Mapping[str, Any]) -> list[Cause]:
+    causes: list[Cause] = []
+    if labels := metadata.get("labels"):
+        causes += validate_labels(labels, "metadata.labels")
+    if annotations := metadata.get("annotations"):
+        causes += _annotations(annotations)
+    if references := metadata.get("ownerReferences"):
+        causes += _owner_references(references)
+    return causes
+
+
+def _annotations(annotations: object) -> list[Cause]:
+    path = "metadata.annotations"
+    if not isinstance(annotations, Mapping):
+        return [type_invalid(path, annotations, "must be an object")]
+    causes: list[Cause] = []
+    size = 0
+    for key, value in annotations.items():
+        if not _fine_key(key):
+            causes += [invalid_value(path, key, message) for message in is_qualified_name(key.lower())]
+        if isinstance(value, str):
+            size += _size(key) + _size(value)
+        else:
+            causes.append(type_invalid(path, value, "must be a string"))
+    if size > ANNOTATIONS_LIMIT:
+        causes.append(too_long(path, ANNOTATIONS_LIMIT))
+    return causes
+
+
+def _fine_key(key: str) -> bool:
+    return len(key) <= _KEY_LIMIT and _remembered_key(key)
+
+
+_KEY_LIMIT = 253 + 1 + 63
+
+
+@lru_cache(maxsize=4096)
+def _remembered_key(key: str) -> bool:
+    """A fleet's objects share few keys, so that most of them are looked at once."""
+    return not is_qualified_name(key)
+
+
+def _owner_references(references: object) -> Iterator[Cause]:
+    path = "metadata.ownerReferences"
+    if not isinstance(references, list) or not all(isinstance(reference, Mapping) for reference in references):
+        yield type_invalid(path, references, "must be a list of objects")
+        return
+    controller = ""
+    for reference in references:
+        yield from _owner_reference(reference, path)
+        if reference.get("controller") is True:
+            this = f"{reference.get('kind', '')}/{reference.get('name', '')}"
+            if controller:
+                said = (
+                    "Only one reference can have Controller set to true. "
+                    f'Found "true" in references for {controller} and {this}'
+                )
+                yield invalid_value(path, references, said)
+            else:
+                controller = this
+
+
+def _owner_reference(reference: Mapping[str, Any], path: str) -> Iterator[Cause]:
+    api_version = str(reference.get("apiVersion") or "")
+    version = "" if api_version.count("/") > 1 else api_version.rpartition("/")[2]
+    if not version:
+        yield invalid_value(f"{path}.apiVersion", api_version, "version must not be empty")
+    for field in ("kind", "name", "uid"):
+        if not reference.get(field):
+            yield invalid_value(f"{path}.{field}", "", "must not be empty")
+    if api_version == "v1" and reference.get("kind") == "Event":
+        yield invalid_value(path, dict(reference), "/v1, Kind=Event is disallowed from being an owner")
+
+
+def _finalizers(finalizers: object) -> Iterator[Cause]:
+    path = "metadata.finalizers"
+    if not isinstance(finalizers, list):
+        yield type_invalid(path, finalizers, "must be a list")
+        return
+    for finalizer in finalizers:
+        yield from _complaints(path, finalizer, is_qualified_name)
+    if "orphan" in finalizers and "foregroundDeletion" in finalizers:
+        yield invalid_value(path, finalizers, "finalizer orphan and foregroundDeletion cannot be both set")
+
+
+def _complaints(path: str, value: object, rule: NameRule) -> list[Cause]:
+    if not isinstance(value, str):
+        return [type_invalid(path, value, "must be a string")]
+    return [invalid_value(path, value, message) for message in rule(value)]
+
+
+def _prefix_said(prefix: str, rule: NameRule) -> list[str]:
+    if rule is is_path_segment_name:
+        return is_path_segment_prefix(prefix)
+    # A generated name goes on after the prefix, so that a dash may end it.
+    return rule(prefix[:-2] + "a" if len(prefix) > 1 and prefix.endswith("-") else prefix)

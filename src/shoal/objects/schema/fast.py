@@ -1,0 +1,192 @@
+"""The yes/no pass: a schema translated for jsonschema-rs.
+
+The translation is never looser than the walk in `validate`, only stricter where upstream has quirks: an object
+that passes here is valid, and one that does not is looked at again by the walk, which has the last word.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonschema_rs
+
+from shoal.objects.schema.formats import Check, format_check
+from shoal.objects.schema.patterns import LINEAR, is_pattern, rewritten
+from shoal.objects.schema.structural import Definitions, JsonSchema, reference
+
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+_SAFE = 2**53 - 1
+RANGES: dict[tuple[str, str], tuple[float, float]] = {
+    ("integer", ""): (INT64_MIN, INT64_MAX),
+    ("integer", "int64"): (INT64_MIN, INT64_MAX),
+    ("integer", "int32"): (-(2**31), 2**31 - 1),
+    ("number", "float"): (-3.4028234663852886e38, 3.4028234663852886e38),
+}
+_AS_IS = ("maxLength", "minLength", "maxItems", "minItems", "uniqueItems", "maxProperties", "minProperties")
+_EXACT_KEYS = frozenset(
+    (*_AS_IS, "allOf", "anyOf", "description", "enum", "exclusiveMaximum", "exclusiveMinimum", "items", "maximum",
+     "minimum", "not", "oneOf", "pattern", "properties", "required", "title", "type")
+)  # fmt: skip
+_MATCHES_NOTHING = r"[^\s\S]"
+_NO_NUMBER: JsonSchema = {"not": {"type": "number"}}
+_FAIL: JsonSchema = {"not": {}}
+_INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
+_DATE_TIME = (
+    r"^\d{4}-((0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)"
+    r"T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?(Z|[+-]\d\d:\d\d)$"
+)
+"""Times as everybody writes them, without a call back into Python; lower case and leap days go to the walk."""
+_NULL: JsonSchema = {"type": "null"}
+"""Upstream checks nothing but the type and the enum of a null."""
+
+
+class FastPass:
+    """Built at first use: most schemas of a large CRD bundle never see an object."""
+
+    def __init__(self, schema: JsonSchema, definitions: Definitions | None) -> None:
+        self._schema = schema
+        self._definitions = definitions
+        self._formats: dict[str, Check] = {}
+        self._named: dict[str, JsonSchema | None] = {}
+        self._validator: jsonschema_rs.Draft202012Validator | None = None
+
+    def passes(self, value: Any) -> bool:
+        if self._validator is None:
+            self._validator = self._build()
+        return self._validator.is_valid(value)
+
+    def _build(self) -> jsonschema_rs.Draft202012Validator:
+        schema = self._translate(self._schema)
+        schema["definitions"] = self._named
+        return jsonschema_rs.Draft202012Validator(
+            schema, formats=self._formats, validate_formats=True, pattern_options=LINEAR
+        )
+
+    def _translate(self, schema: JsonSchema) -> JsonSchema:
+        if self._definitions is not None and (ref := reference(schema)):
+            return self._refer(self._definitions, ref)
+        out: JsonSchema = {key: schema[key] for key in _AS_IS if key in schema}
+        self._values(schema, out)
+        self._structure(schema, out)
+        return out
+
+    def _refer(self, definitions: Definitions, ref: str) -> JsonSchema:
+        name = ref.rpartition("/")[2]
+        if name not in self._named:
+            self._named[name] = None  # taken, so that a recursive definition ends here
+            self._named[name] = self._translate(definitions.schema(ref))
+        return {"$ref": f"#/definitions/{name}"}
+
+    def _values(self, schema: JsonSchema, out: JsonSchema) -> None:
+        types = types_of(schema)
+        if types:
+            out["type"] = [*types, "null"] if schema.get("nullable") else list(types)
+        elif schema.get("format"):
+            out["type"] = ["string", "array", "null"]
+        if schema.get("enum"):
+            out["enum"] = [value for value in schema["enum"] if value is not None]
+        if schema.get("pattern"):
+            out["pattern"] = rewritten(schema["pattern"]) if is_pattern(schema["pattern"]) else _MATCHES_NOTHING
+        self._numbers(schema, types, out)
+        check = string_format(schema, types, self._definitions is not None)
+        if check is not None and schema["format"] == "date-time":
+            out.setdefault("allOf", []).append({"pattern": _DATE_TIME})
+        elif check is not None:
+            out["format"] = name = "shoal-" + schema["format"]
+            self._formats[name] = check
+
+    def _numbers(self, schema: JsonSchema, types: tuple[str, ...], out: JsonSchema) -> None:
+        for bound, exclusive in (("maximum", "exclusiveMaximum"), ("minimum", "exclusiveMinimum")):
+            if bound in schema:
+                out[exclusive if schema.get(exclusive) else bound] = schema[bound]
+        if "multipleOf" in schema:
+            if schema["multipleOf"] > 0:
+                out["multipleOf"] = schema["multipleOf"]
+            else:
+                out.setdefault("allOf", []).append(_NO_NUMBER)
+        span = number_range(schema, types)
+        if span is not None:
+            bounds = (schema.get(key, 0) for key in ("maximum", "minimum", "multipleOf"))
+            if any(not fits(bound, types[0], span) for bound in bounds):
+                out.setdefault("allOf", []).append(_NO_NUMBER)
+        if "integer" in types:
+            # 10**17 is an integer and 1e17 is not, which cannot be said here: the walk tells large ones apart.
+            low, high = span or (-_SAFE, _SAFE)
+            span = max(low, -_SAFE), min(high, _SAFE)
+        if span is not None:
+            out["minimum"] = max(out.get("minimum", span[0]), span[0])
+            out["maximum"] = min(out.get("maximum", span[1]), span[1])
+
+    def _structure(self, schema: JsonSchema, out: JsonSchema) -> None:
+        if schema.get("properties"):
+            out["properties"] = {key: self._translate(sub) for key, sub in schema["properties"].items()}
+        additional = schema.get("additionalProperties")
+        if additional is not None:
+            out["additionalProperties"] = self._translate(additional) if isinstance(additional, dict) else additional
+        if isinstance(schema.get("items"), dict):
+            out["items"] = self._translate(schema["items"])
+        if schema.get("required"):
+            out["required"] = schema["required"]
+        self._junctors(schema, out)
+
+    def _junctors(self, schema: JsonSchema, out: JsonSchema) -> None:
+        parts: list[JsonSchema] = out.pop("allOf", [])
+        parts += [self._translate(sub) for sub in schema.get("allOf") or ()]
+        if schema.get("anyOf") and not _says_int_or_string(schema):
+            parts.append({"anyOf": [self._translate(sub) for sub in schema["anyOf"]]})
+        if schema.get("oneOf"):
+            one = {"oneOf": [self._translate(sub) for sub in schema["oneOf"]]}
+            parts.append(one if all(map(_exact, schema["oneOf"])) else _FAIL)
+        if schema.get("not") is not None:
+            parts.append({"not": self._translate(schema["not"])} if _exact(schema["not"]) else _FAIL)
+        if parts and (schema.get("nullable") or not types_of(schema)):
+            parts = [{"anyOf": [_NULL, part]} for part in parts]
+        if parts:
+            out["allOf"] = parts
+
+
+def _says_int_or_string(schema: JsonSchema) -> bool:
+    """The usual companion of x-kubernetes-int-or-string, which the types have said already."""
+    return bool(schema.get("x-kubernetes-int-or-string")) and schema["anyOf"] == _INT_OR_STRING
+
+
+def _exact(schema: JsonSchema) -> bool:
+    """Whether the translation accepts just what the walk accepts. Under `not` and `oneOf` stricter would mean
+    looser, so that anything else is left to the walk."""
+    if not schema.keys() <= _EXACT_KEYS:
+        return False
+    inner = [*(schema.get("properties") or {}).values()]
+    inner += [sub for key in ("allOf", "anyOf", "oneOf") for sub in schema.get(key) or ()]
+    inner += [schema[key] for key in ("items", "not") if schema.get(key) is not None]
+    return all(map(_exact, inner))
+
+
+def types_of(schema: JsonSchema) -> tuple[str, ...]:
+    if schema.get("x-kubernetes-int-or-string"):
+        return ("integer", "string")
+    kind = schema.get("type")
+    return (kind,) if kind else ()
+
+
+def string_format(schema: JsonSchema, types: tuple[str, ...], builtin: bool) -> Check | None:
+    """The check of a string's format. Built-in kinds are decoded rather than validated: there only times and
+    base64 are parsed, and an empty text is a zero value."""
+    name = schema.get("format")
+    if not name or (len(types) == 1 and types[0] != "string"):
+        return None
+    check = format_check(name)
+    if not builtin or check is None:
+        return check
+    found = check
+    return (lambda text: not text or found(text)) if name in ("date-time", "byte") else None
+
+
+def number_range(schema: JsonSchema, types: tuple[str, ...]) -> tuple[float, float] | None:
+    if len(types) != 1:
+        return None
+    return RANGES.get((types[0], schema.get("format") or "")) or RANGES.get((types[0], ""))
+
+
+def fits(number: float, type_name: str, span: tuple[float, float]) -> bool:
+    """Whether a bound can be held by the type it bounds."""
+    return span[0] <= number <= span[1] and (type_name != "integer" or number == int(number))

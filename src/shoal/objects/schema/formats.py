@@ -1,0 +1,227 @@
+"""The string formats a schema may name, each as upstream understands it (kube-openapi strfmt).
+
+A format that is not in `FORMATS` is ignored by validation, as upstream does. Names are looked up without
+dashes: `date-time` and `datetime` are one.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import unicodedata
+from collections.abc import Callable
+from datetime import date as calendar_date
+
+Check = Callable[[str], bool]
+
+
+def _matching(pattern: str, flags: int = re.ASCII) -> Check:
+    found = re.compile(pattern, flags).fullmatch
+    return lambda text: found(text) is not None
+
+
+_HEX4 = "[0-9a-f]{4}"
+_uuid = _matching(f"[0-9a-f]{{8}}-?{_HEX4}-?{_HEX4}-?{_HEX4}-?[0-9a-f]{{12}}", re.ASCII | re.IGNORECASE)
+_uuid3 = _matching(f"[0-9a-f]{{8}}-?{_HEX4}-?3[0-9a-f]{{3}}-?{_HEX4}-?[0-9a-f]{{12}}", re.ASCII | re.IGNORECASE)
+
+
+def _uuid_of(version: int) -> Check:
+    return _matching(
+        f"[0-9a-f]{{8}}-?{_HEX4}-?{version}[0-9a-f]{{3}}-?[89ab][0-9a-f]{{3}}-?[0-9a-f]{{12}}",
+        re.ASCII | re.IGNORECASE,
+    )
+
+
+_full_date = re.compile(r"(\d{4})-(\d\d)-(\d\d)", re.ASCII).fullmatch
+_partial_time = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|[+-][0-9]{2}:[0-9]{2})").fullmatch
+
+
+def is_date(text: str) -> bool:
+    match = _full_date(text)
+    if match is None:
+        return False
+    year, month, day = (int(part) for part in match.groups())
+    try:
+        calendar_date(year or 2000, month, day)
+    except ValueError:
+        return False
+    return True
+
+
+def is_date_time(text: str) -> bool:
+    parts = text.lower().split("t")
+    if len(parts) < 2 or not is_date(parts[0]):
+        return False
+    match = _partial_time(parts[1])
+    return match is not None and match[1] <= "23" and match[2] <= "59" and match[3] <= "59"
+
+
+_go_duration = re.compile(r"[-+]?(0|((\d+(\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h))+)", re.ASCII).fullmatch
+_worded_duration = re.compile(r"\d+\s*([A-Za-zµ]+)", re.ASCII)
+_UNITS = frozenset(("ns", "us", "µs", "ms", "s", "m", "h", "hr", "d", "w", "wk"))
+_UNIT_STEMS = ("nano", "micro", "milli", "sec", "min", "hour", "day", "week")
+
+
+def is_duration(text: str) -> bool:
+    """Go's `1h30m`, or words somewhere in the text, as in `2 days`."""
+    if _go_duration(text):
+        return True
+    units = (match[1].lower() for match in _worded_duration.finditer(text))
+    return any(unit in _UNITS or unit.startswith(_UNIT_STEMS) for unit in units)
+
+
+_host = re.compile(
+    r"[a-zA-Z0-9](-?[a-zA-Z0-9]{0,62})?|([a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?\.)+[a-zA-Z]{2,63}"
+).fullmatch
+
+
+def is_hostname(text: str) -> bool:
+    if len(text.encode()) > 255 or any(len(part.encode()) > 63 for part in text.split(".")):
+        return False
+    return _host("".join(map(_plain, text))) is not None
+
+
+def _plain(char: str) -> str:
+    """Letters and symbols of any script count: a letter where letters may stand, a symbol where digits may."""
+    if char.isascii() and (char.isalnum() or char in "-."):
+        return char
+    category = unicodedata.category(char)
+    return "a" if category[0] == "L" else "0" if category[0] == "S" else "!"
+
+
+_ATOM = r"[\w!#$%&'*+/=?^`{|}~\x80-\U0010ffff-]+"
+_ADDRESS = rf'(?:{_ATOM}(?:\.{_ATOM})*|"(?:[^"\\\r\n]|\\.)*")@(?:{_ATOM}(?:\.{_ATOM})*|\[[^\[\]\\]*\])'
+_mailbox = re.compile(rf'\s*(?:{_ADDRESS}|(?:"(?:[^"\\\r\n]|\\.)*"|[^"<>@,;:\\]*)\s*<{_ADDRESS}>)\s*', re.ASCII)
+
+
+def is_email(text: str) -> bool:
+    return len(text) <= 1024 and _mailbox.fullmatch(text) is not None
+
+
+_uri = re.compile(
+    r"/[^\x00-\x1f\x7f]*|\*|[a-zA-Z][a-zA-Z0-9+.-]*:(?://(?:[^\s/?#@\x00-\x1f]*@)?"
+    r"(?:\[[0-9a-fA-F:.%\w]+\]|[^\s/?#:\[\]\x00-\x1f\x7f]*)(?::\d*)?(?:[/?#][^\x00-\x1f\x7f]*)?|(?!//)[^\x00-\x1f\x7f]+)"
+).fullmatch
+_bad_escape = re.compile(r"%(?![0-9a-fA-F]{2})").search
+
+
+def is_uri(text: str) -> bool:
+    return _uri(text) is not None and not _bad_escape(text.partition("?")[0])
+
+
+def is_ipv4(text: str) -> bool:
+    """Leading zeros are tolerated, as before Go 1.17; so is an IPv4 address in an IPv6 one."""
+    if ":" in text:
+        return "." in text and is_ipv6(text)
+    parts = text.split(".")
+    return len(parts) == 4 and all(p.isascii() and p.isdigit() and int(p[-9:]) < 256 for p in parts)
+
+
+def is_ipv6(text: str) -> bool:
+    if ":" not in text or "%" in text:
+        return False
+    try:
+        ipaddress.IPv6Address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def is_cidr(text: str) -> bool:
+    address, slash, bits = text.partition("/")
+    if not slash or not (bits.isascii() and bits.isdigit()) or len(bits) > 3:
+        return False
+    if ":" in address:
+        return is_ipv6(address) and int(bits) <= 128
+    return is_ipv4(address) and int(bits) <= 32
+
+
+_mac_pairs = _matching(
+    r"[0-9a-fA-F]{2}(?:(:[0-9a-fA-F]{2}){5}|(:[0-9a-fA-F]{2}){7}|(:[0-9a-fA-F]{2}){19}"
+    r"|(-[0-9a-fA-F]{2}){5}|(-[0-9a-fA-F]{2}){7}|(-[0-9a-fA-F]{2}){19})"
+)
+_mac_quads = _matching(r"[0-9a-fA-F]{4}(?:(\.[0-9a-fA-F]{4}){2}|(\.[0-9a-fA-F]{4}){3}|(\.[0-9a-fA-F]{4}){9})")
+
+
+def is_mac(text: str) -> bool:
+    return _mac_pairs(text) or _mac_quads(text)
+
+
+_isbn10 = _matching("[0-9]{9}X|[0-9]{10}")
+_isbn13 = _matching("[0-9]{13}")
+
+
+def is_isbn10(text: str) -> bool:
+    code = re.sub(r"[\s-]+", "", text)
+    if not _isbn10(code):
+        return False
+    digits = [10 if char == "X" else int(char) for char in code]
+    return sum(place * digit for place, digit in enumerate(digits, 1)) % 11 == 0
+
+
+def is_isbn13(text: str) -> bool:
+    code = re.sub(r"[\s-]+", "", text)
+    return _isbn13(code) and sum(int(char) * (1, 3)[place % 2] for place, char in enumerate(code)) % 10 == 0
+
+
+_card = _matching(
+    r"4[0-9]{12}(?:[0-9]{3})?|5[1-5][0-9]{14}|6(?:011|5[0-9][0-9])[0-9]{12}|3[47][0-9]{13}"
+    r"|3(?:0[0-5]|[68][0-9])[0-9]{11}|(?:2131|1800|35\d{3})\d{11}"
+)
+
+
+def is_credit_card(text: str) -> bool:
+    digits = re.sub("[^0-9]+", "", text)
+    if not _card(digits):
+        return False
+    doubled = (sum(divmod(int(digit) * 2, 10)) for digit in digits[-2::-2])
+    return (sum(doubled) + sum(int(digit) for digit in digits[-1::-2])) % 10 == 0
+
+
+_base64 = _matching(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})")
+_ssn = _matching(r"\d{3}[- ]?\d{2}[- ]?\d{4}")
+_CHANNEL = r"\s*(0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])\s*"
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_label = _matching(_LABEL)
+_subdomain = _matching(rf"{_LABEL}(\.{_LABEL})*")
+
+FORMATS: dict[str, Check] = {
+    "bsonobjectid": _matching("[0-9a-fA-F]{24}"),
+    "byte": _base64,
+    "cidr": is_cidr,
+    "creditcard": is_credit_card,
+    "date": is_date,
+    "datetime": is_date_time,
+    "duration": is_duration,
+    "email": is_email,
+    "hexcolor": _matching("#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})"),
+    "hostname": is_hostname,
+    "ipv4": is_ipv4,
+    "ipv6": is_ipv6,
+    "isbn": lambda text: is_isbn10(text) or is_isbn13(text),
+    "isbn10": is_isbn10,
+    "isbn13": is_isbn13,
+    "k8slongname": lambda text: len(text) <= 253 and _subdomain(text),
+    "k8sshortname": lambda text: len(text) <= 63 and _label(text),
+    "mac": is_mac,
+    "password": lambda _: True,
+    "rgbcolor": _matching(rf"rgb\({_CHANNEL},{_CHANNEL},{_CHANNEL}\)"),
+    "ssn": lambda text: len(text) == 11 and _ssn(text),
+    "uri": is_uri,
+    "uuid": _uuid,
+    "uuid3": _uuid3,
+    "uuid4": _uuid_of(4),
+    "uuid5": _uuid_of(5),
+}
+_NUMERIC = {"integer": ("int32", "int64"), "number": ("float", "double")}
+
+
+def format_check(name: str) -> Check | None:
+    return FORMATS.get(name.replace("-", ""))
+
+
+def recognized(name: str, type_name: str) -> bool:
+    """Whether a schema of that type may name this format and have it checked."""
+    if type_name in ("", "string"):
+        return format_check(name) is not None
+    return name in _NUMERIC.get(type_name, ())

@@ -1,0 +1,34 @@
+"""Small pieces of upstream's wording that the walk needs beside `shoal.objects.errors`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shoal.objects.errors import Cause, show
+from shoal.objects.schema.numbers import go_value
+
+_TYPES: dict[type, str] = {
+    str: "string", int: "integer", float: "number", bool: "boolean", list: "array", dict: "object", type(None): "null",
+}  # fmt: skip
+
+
+def json_type(value: Any) -> str:
+    """An integer that does not fit 64 bits is a number, as Go decodes it."""
+    if value.__class__ is int and not -(2**63) <= value < 2**63:
+        return "number"
+    return _TYPES[value.__class__]
+
+
+def bounded(value: Any, quoted: bool = False) -> str:
+    """A value inside a message."""
+    return value if isinstance(value, str) and not quoted else show(go_value(value))
+
+
+def too_long(path: str, limit: int) -> Cause:
+    unit = "byte" if limit == 1 else "bytes"
+    return Cause("FieldValueTooLong", f"{path}: Too long: may not be more than {limit} {unit}", path)
+
+
+def too_many(path: str, actual: int, limit: int) -> Cause:
+    unit = "item" if limit == 1 else "items"
+    return Cause("FieldValueTooMany", f"{path}: Too many: {actual}: must have at most {limit} {unit}", path)

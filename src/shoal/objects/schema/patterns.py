@@ -1,0 +1,59 @@
+"""Regular expressions in linear time: patterns are RE2 (as upstream's Go), never Python's backtracking `re`.
+
+The engine is the one of the fast validation pass, so that both passes always agree. POSIX classes and `\\Q…\\E`
+are rewritten, since it does not know them.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+import jsonschema_rs
+
+LINEAR = jsonschema_rs.RegexOptions(size_limit=10 * 1024 * 1024)
+
+_POSIX = {
+    "[:alnum:]": "0-9A-Za-z",
+    "[:alpha:]": "A-Za-z",
+    "[:ascii:]": r"\x00-\x7F",
+    "[:blank:]": r"\t ",
+    "[:cntrl:]": r"\x00-\x1F\x7F",
+    "[:digit:]": "0-9",
+    "[:graph:]": "!-~",
+    "[:lower:]": "a-z",
+    "[:print:]": " -~",
+    "[:punct:]": r"!-/:-@\[-`{-~",
+    "[:space:]": r"\t\n\x0B\f\r ",
+    "[:upper:]": "A-Z",
+    "[:word:]": "0-9A-Za-z_",
+    "[:xdigit:]": "0-9A-Fa-f",
+}
+
+
+def rewritten(pattern: str) -> str:
+    """The pattern as the engine wants it."""
+    if "[:" in pattern:
+        for name, members in _POSIX.items():
+            pattern = pattern.replace(name, members)
+    if "\\Q" in pattern:
+        pattern = re.sub(r"\\Q(.*?)(?:\\E|\Z)", lambda quoted: re.escape(quoted[1]), pattern, flags=re.DOTALL)
+    return pattern
+
+
+@lru_cache(maxsize=512)
+def _compiled(pattern: str) -> jsonschema_rs.Draft202012Validator | None:
+    try:
+        return jsonschema_rs.Draft202012Validator({"pattern": rewritten(pattern)}, pattern_options=LINEAR)
+    except (jsonschema_rs.ValidationError, ValueError):
+        return None
+
+
+def is_pattern(pattern: str) -> bool:
+    return _compiled(pattern) is not None
+
+
+def matches(pattern: str, text: str) -> bool:
+    """Whether the pattern is found in the text; a pattern that does not compile matches nothing."""
+    engine = _compiled(pattern)
+    return engine is not None and engine.is_valid(text)

@@ -1,0 +1,281 @@
+"""The walk that says what is wrong, in upstream's words (kube-openapi validation, and its field errors).
+
+Runs only on objects that the fast pass did not wave through. It reads the schema itself; `old` is the stored
+object of an update: what was wrong before and did not change is let through (ratcheting).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shoal.objects.errors import Cause, invalid_value, not_supported, required, type_invalid
+from shoal.objects.schema.fast import INT64_MAX, INT64_MIN, fits, number_range, string_format, types_of
+from shoal.objects.schema.formats import recognized
+from shoal.objects.schema.messages import bounded, json_type, too_long, too_many
+from shoal.objects.schema.numbers import go_value, is_json_integer, is_multiple
+from shoal.objects.schema.patterns import matches
+from shoal.objects.schema.structural import Definitions, Json, JsonSchema, reference
+
+MAX_CAUSES = 500
+"""An answer names at most that many problems: a large bad object must not become a larger answer."""
+
+NO_OLD: Any = object()
+_TYPE_META = ("apiVersion", "kind")
+Found = tuple[list[Cause], int]
+"""The problems, and how many checks went well: of several alternatives the closest one is reported."""
+
+
+class Walk:
+    """One validation. `prefix` is where the value stands in the object, if it is not the root."""
+
+    def __init__(self, definitions: Definitions | None, prefix: str = "") -> None:
+        self._definitions = definitions
+        self._prefix = prefix
+
+    def causes(self, schema: JsonSchema, value: Json, old: Json = NO_OLD) -> list[Cause]:
+        found, _ = self._ratcheted(schema, value, "", old)
+        return list(dict.fromkeys(found))[:MAX_CAUSES]
+
+    def _at(self, path: str) -> str:
+        path = path.removeprefix(".")
+        if not path:
+            return self._prefix or "<nil>"
+        return f"{self._prefix}.{path}" if self._prefix else path
+
+    def _plain(self, message: str) -> Cause:
+        """A problem that upstream reports without a place and a value."""
+        return invalid_value(self._prefix or "<nil>", "", message)
+
+    def _ratcheted(self, schema: JsonSchema, value: Json, path: str, old: Json) -> Found:
+        found = self._check(schema, value, path, old)
+        if found[0] and old is not NO_OLD and same(value, old):
+            return [], found[1]
+        return found
+
+    def _check(self, schema: JsonSchema, value: Json, path: str, old: Json = NO_OLD) -> Found:
+        if self._definitions is not None:
+            while ref := reference(schema):
+                schema = self._definitions.schema(ref)
+        types = types_of(schema)
+        causes = self._type(schema, types, value, path)
+        passed = 0 if causes else 1
+        if value is None:
+            return causes + self._enum(schema, value, path), passed
+        passed = passed + 1 if types or schema.get("format") else 0
+        for part in (self._junctors(schema, value, path), self._value(schema, types, value, path, old)):
+            causes += part[0]
+            passed += part[1]
+        return causes, passed + 1
+
+    def _type(self, schema: JsonSchema, types: tuple[str, ...], value: Json, path: str) -> list[Cause]:
+        kind, form = json_type(value), schema.get("format") or ""
+        if not types:
+            if kind in ("string", "array", "null") or not recognized(form, ""):
+                return []
+        elif kind in types or (kind == "null" and schema.get("nullable")):
+            return []
+        if kind == "number" and "integer" in types and is_json_integer(value):
+            return []
+        if kind == "integer" and "number" in types:
+            return []
+        expected, actual = ",".join(types), kind
+        if kind not in ("string", "array", "null") and recognized(form, types[0] if types else ""):
+            expected, actual = form, {"integer": "int64", "number": "float64"}.get(kind, "")
+        return [type_invalid(self._at(path), actual, f'{path} in body must be of type {expected}: "{actual}"')]
+
+    def _value(self, schema: JsonSchema, types: tuple[str, ...], value: Json, path: str, old: Json) -> Found:
+        kind = value.__class__
+        if kind is str:
+            causes, passed = self._string(schema, types, value, path)
+        elif kind is int or kind is float:
+            causes, passed = self._number(schema, types, value, path), 2
+        elif kind is list:
+            causes, passed = self._list(schema, value, path, old)
+        else:
+            causes, passed = [], 0
+        causes += self._enum(schema, value, path)
+        passed += 1
+        if kind is dict:
+            inner, deep = self._object(schema, value, path, old)
+            causes, passed = causes + inner, passed + deep + 1
+        return causes, passed
+
+    def _enum(self, schema: JsonSchema, value: Json, path: str) -> list[Cause]:
+        allowed = schema.get("enum")
+        if not allowed or (value is not None and any(same_number(value, choice) for choice in allowed)):
+            return []
+        return [not_supported(self._at(path), go_value(value), map(bounded, allowed))]
+
+    def _string(self, schema: JsonSchema, types: tuple[str, ...], value: str, path: str) -> Found:
+        causes, where = [], self._at(path)
+        longest, shortest, pattern = schema.get("maxLength"), schema.get("minLength"), schema.get("pattern")
+        if longest is not None and len(value) > longest:
+            causes.append(too_long(where, longest))
+        elif shortest is not None and len(value) < shortest:
+            causes.append(invalid_value(where, value, f"{path} in body should be at least {shortest} chars long"))
+        elif pattern and not matches(pattern, value):
+            causes.append(invalid_value(where, value, f"{path} in body should match '{pattern}'"))
+        check = string_format(schema, types, self._definitions is not None)
+        if check is None:
+            return causes, 1
+        if not check(value):
+            message = f"{path} in body must be of type {schema['format']}: {bounded(value, quoted=True)}"
+            causes.append(type_invalid(where, value, message))
+        return causes, 2
+
+    def _number(self, schema: JsonSchema, types: tuple[str, ...], value: float, path: str) -> list[Cause]:
+        where, shown, causes = self._at(path), go_value(value), []
+        if value.__class__ is int and not INT64_MIN <= value <= INT64_MAX:
+            value = float(value)
+        span = number_range(schema, types)
+        if span is not None and not fits(value, types[0], span):
+            causes.append(self._plain(_out_of_type("Checked", schema, types, path)))
+        factor, highest, lowest = schema.get("multipleOf"), schema.get("maximum"), schema.get("minimum")
+        for name, bound in (("MultipleOf", factor), ("Maximum boundary", highest), ("Minimum boundary", lowest)):
+            if bound is not None and span is not None and not fits(bound, types[0], span):
+                causes.append(self._plain(_out_of_type(name, schema, types, path)))
+        if factor is not None and factor <= 0:
+            told = f"factor MultipleOf declared for {path} must be positive: {go_value(factor)}"
+            causes.append(invalid_value(where, go_value(factor), told))
+        elif factor is not None and not is_multiple(value, factor):
+            causes.append(invalid_value(where, shown, f"{path} in body should be a multiple of {go_value(factor)}"))
+        if lowest is not None and (value < lowest or (value == lowest and schema.get("exclusiveMinimum"))):
+            than = "greater than" if schema.get("exclusiveMinimum") else "greater than or equal to"
+            causes.append(invalid_value(where, shown, f"{path} in body should be {than} {go_value(lowest)}"))
+        if highest is not None and (value > highest or (value == highest and schema.get("exclusiveMaximum"))):
+            than = "less than" if schema.get("exclusiveMaximum") else "less than or equal to"
+            causes.append(invalid_value(where, shown, f"{path} in body should be {than} {go_value(highest)}"))
+        return causes
+
+    def _list(self, schema: JsonSchema, values: list[Json], path: str, old: Json) -> Found:
+        causes: list[Cause] = []
+        passed, where, size = 2, self._at(path), len(values)
+        item = schema.get("items")
+        if isinstance(item, dict):
+            before = _by_key(schema, old)
+            for index, value in enumerate(values):
+                found = self._ratcheted(item, value, f"{path}[{index}]", before(value) if before else NO_OLD)
+                causes += found[0]
+                passed += found[1]
+                if len(causes) > MAX_CAUSES:
+                    break
+        fewest, most = schema.get("minItems"), schema.get("maxItems")
+        if fewest is not None and size < fewest:
+            causes.append(invalid_value(where, size, f"{path} in body should have at least {fewest} items"))
+        if most is not None and size > most:
+            causes.append(too_many(where, size, most))
+        if schema.get("uniqueItems") and any(same(a, b) for i, a in enumerate(values) for b in values[:i]):
+            causes.append(invalid_value(where, "", f"{path} in body shouldn't contain duplicates"))
+        return causes, passed
+
+    def _object(self, schema: JsonSchema, obj: dict[str, Json], path: str, old: Json) -> Found:
+        causes: list[Cause] = []
+        passed, where, size = 0, self._at(path), len(obj)
+        fewest, most = schema.get("minProperties"), schema.get("maxProperties")
+        if fewest is not None and size < fewest:
+            causes.append(invalid_value(where, size, f"{path} in body should have at least {fewest} properties"))
+        if most is not None and size > most:
+            causes.append(too_many(where, size, most))
+        properties = schema.get("properties") or {}
+        additional = schema.get("additionalProperties")
+        for key, value in obj.items():
+            inner = properties.get(key, additional)
+            if inner is False:
+                causes.append(invalid_value(where, key, f"{path}.{key} in body is a forbidden property"))
+            elif isinstance(inner, dict):
+                below = f"{path}.{key}" if path or key not in properties else key
+                found = self._ratcheted(inner, value, below, self._old_field(old, key, path))
+                causes += found[0]
+                passed += found[1]
+                if len(causes) > MAX_CAUSES:
+                    break
+        causes += [required(self._at(f"{path}.{key}")) for key in schema.get("required") or () if key not in obj]
+        return causes, passed
+
+    def _old_field(self, old: Json, key: str, path: str) -> Json:
+        if old.__class__ is not dict or (not path and not self._prefix and key in _TYPE_META):
+            return NO_OLD
+        return old.get(key, NO_OLD)
+
+    def _junctors(self, schema: JsonSchema, value: Json, path: str) -> Found:
+        causes: list[Cause] = []
+        passed = 2
+        for part in (self._any_of, self._one_of, self._all_of):
+            found = part(schema, value, path)
+            causes += found[0]
+            passed += found[1]
+        refused = schema.get("not")
+        if refused is not None and not self._check(refused, value, path)[0]:
+            causes.append(self._plain(f'"{path}" must not validate the schema (not)'))
+        return causes, passed
+
+    def _any_of(self, schema: JsonSchema, value: Json, path: str) -> Found:
+        closest: Found | None = None
+        for sub in schema.get("anyOf") or ():
+            found = self._check(sub, value, path)
+            if not found[0]:
+                return found
+            if closest is None or found[1] > closest[1]:
+                closest = found
+        if closest is None:
+            return [], 0
+        return [self._plain(f'"{path}" must validate at least one schema (anyOf)'), *closest[0]], closest[1]
+
+    def _one_of(self, schema: JsonSchema, value: Json, path: str) -> Found:
+        if not schema.get("oneOf"):
+            return [], 0
+        results = [self._check(sub, value, path) for sub in schema["oneOf"]]
+        good = [found for found in results if not found[0]]
+        if len(good) == 1:
+            return good[0]
+        count = f"Found {len(good)} valid alternatives" if good else "Found none valid"
+        problem = self._plain(f'"{path}" must validate one and only one schema (oneOf). {count}')
+        if good:
+            return [problem], 0
+        closest = max(results, key=lambda found: found[1])
+        return [problem, *closest[0]], closest[1]
+
+    def _all_of(self, schema: JsonSchema, value: Json, path: str) -> Found:
+        results = [self._check(sub, value, path) for sub in schema.get("allOf") or ()]
+        causes = [cause for found, _ in results for cause in found]
+        if causes:
+            none = "" if any(not found for found, _ in results) else ". None validated"
+            causes.append(self._plain(f'"{path}" must validate all the schemas (allOf){none}'))
+        return causes, sum(passed for _, passed in results)
+
+
+def same(a: Json, b: Json) -> bool:
+    """Deep equality of JSON in which true is not 1, and 1 is not 1.0."""
+    if a.__class__ is not b.__class__:
+        return False
+    if a.__class__ is dict:
+        return len(a) == len(b) and all(key in b and same(value, b[key]) for key, value in a.items())
+    if a.__class__ is list:
+        return len(a) == len(b) and all(map(same, a, b))
+    return bool(a == b)
+
+
+def same_number(a: Json, b: Json) -> bool:
+    """As `same`, except that 1 and 1.0 are one number."""
+    if {a.__class__, b.__class__} == {int, float}:
+        return bool(a == b)
+    return same(a, b)
+
+
+def _by_key(schema: JsonSchema, old: Json) -> Any:
+    """Finds the old item of a list of type map; items of other lists cannot be told apart from one another."""
+    keys = schema.get("x-kubernetes-list-map-keys")
+    if schema.get("x-kubernetes-list-type") != "map" or not keys or old.__class__ is not list:
+        return None
+
+    def identity(item: Json) -> tuple[str, ...] | None:
+        return tuple(repr(item.get(key)) for key in keys) if item.__class__ is dict else None
+
+    known = {identity(item): item for item in reversed(old)}
+    return lambda item: known.get(identity(item), NO_OLD)
+
+
+def _out_of_type(what: str, schema: JsonSchema, types: tuple[str, ...], path: str) -> str:
+    name = schema.get("format")
+    form = f"with format {name}" if name in ("int32", "int64", "float", "double") else "(default format)"
+    return f"{what} value must be of type {types[0]} {form} in {path}"

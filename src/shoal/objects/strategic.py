@@ -1,0 +1,325 @@
+"""Strategic merge patch, told by an OpenAPI schema which lists merge and by which key.
+
+Nothing given is ever changed; what a patch does not touch is shared with the original. New members lose their
+nulls and directives. A field the schema does not know merges as plain JSON: objects by member, lists as a whole.
+Every malformed patch is a 400, except that lists of lists are a 422, as upstream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from shoal.objects.errors import BadRequest, Invalid
+from shoal.objects.jsonpatch import REJECTED
+
+Schema = dict[str, Any]
+Resolve = Callable[[str], Schema]
+
+_PATCH: Final = "$patch"
+_RETAIN: Final = "$retainKeys"
+_DELETE_FROM: Final = "$deleteFromPrimitiveList"
+_ORDER: Final = "$setElementOrder"
+_BAD_DELETE: Final = "invalid patch format of primitive list"
+_BAD_RETAIN: Final = "invalid patch format of retainKeys"
+_BAD_ORDER: Final = "invalid patch format of setElementOrder list"
+_DROPPED: Final = object()
+
+
+def apply(original: dict[str, Any], patch: Any, schema: Schema, resolve: Resolve) -> dict[str, Any]:
+    """The patched object. `resolve` gives the schema a `$ref` names (its last path segment)."""
+    if not isinstance(patch, dict):
+        raise BadRequest(_bad_type("map[string]interface {}", patch))
+    return _Merge(resolve).objects(original, patch, schema)
+
+
+class _Merge:
+    def __init__(self, resolve: Resolve) -> None:
+        self._resolve = resolve
+
+    def objects(self, original: dict[str, Any], patch: dict[str, Any], schema: Schema) -> dict[str, Any]:
+        if _PATCH in patch:
+            return _directed(patch)
+        schema = self._resolved(schema)
+        merged = _retained(original, patch)
+        done = self._ordered_lists(merged, patch, schema)
+        for key, value in patch.items():
+            if key in done or key == _RETAIN:
+                continue
+            if key.startswith(_DELETE_FROM):
+                _delete_from(merged, _directive_field(key, _DELETE_FROM, _BAD_DELETE), value)
+            elif value is None:
+                merged.pop(key, None)
+            else:
+                self._member(merged, key, value, schema)
+        return merged
+
+    def _member(self, merged: dict[str, Any], key: str, value: Any, schema: Schema) -> None:
+        old = merged.get(key)
+        if isinstance(old, dict) and isinstance(value, dict):
+            field, strategy, _ = self._field(schema, key)
+            if strategy != "replace":
+                merged[key] = self.objects(old, value, field)
+                return
+        elif isinstance(old, list) and isinstance(value, list):
+            merged[key] = self._lists(old, value, key, schema)
+            return
+        cleaned = _clean(value)
+        if cleaned is _DROPPED:
+            merged.pop(key, None)
+        else:
+            merged[key] = cleaned
+
+    def _lists(self, original: list[Any], patch: list[Any], key: str, schema: Schema) -> list[Any]:
+        field, strategy, merge_key = self._field(schema, key)
+        if strategy != "merge":
+            return _clean_list(patch)
+        if not original and not patch:
+            return original
+        if _element_type(original, patch) is not dict:
+            return _arranged([*dict.fromkeys((*original, *patch))], patch, original, merge_key)
+        if not merge_key:
+            raise BadRequest(f"cannot merge lists without merge key for {key}")
+        original, patch = _without_directives(original, patch, merge_key)
+        items = self._resolved(self._resolved(field).get("items") or {})
+        return _arranged(self._merged_items(original, patch, merge_key, items), patch, original, merge_key)
+
+    def _merged_items(self, original: list[Any], patch: list[Any], merge_key: str, items: Schema) -> list[Any]:
+        merged = list(original)
+        position: dict[Any, int] = {}
+        for i, item in enumerate(merged):
+            position.setdefault(_identity(item, merge_key), i)
+        for item in patch:
+            at = position.setdefault(_identity(item, merge_key), len(merged))
+            if at == len(merged):
+                merged.append(_clean(item))
+            else:
+                merged[at] = self.objects(merged[at], item, items)
+        return merged
+
+    def _ordered_lists(self, merged: dict[str, Any], patch: dict[str, Any], schema: Schema) -> set[str]:
+        """Carries out every `$setElementOrder/<field>` with its list; the members it has taken care of."""
+        done: set[str] = set()
+        for key, order in patch.items():
+            if not key.startswith(_ORDER):
+                continue
+            done.add(key)
+            field = _directive_field(key, _ORDER, _BAD_ORDER)
+            live, changes = merged.get(field), patch.get(field)
+            for value in (order, live if field in merged else [], changes if field in patch else []):
+                if not isinstance(value, list):
+                    raise BadRequest(_bad_type("[]interface {}", value))
+            _, _, merge_key = self._field(schema, field)
+            _check_order(changes or [], order, merge_key)
+            if changes is None and live is None:
+                continue
+            if changes is None:
+                items: list[Any] = live or []
+            elif live is None:
+                items = _clean_list(changes)
+            else:
+                items = self._lists(live, changes, field, schema)
+            merged[field] = _arranged(items, order, live or [], merge_key)
+            done.add(field)
+        return done
+
+    def _field(self, schema: Schema, key: str) -> tuple[Schema, str, str]:
+        """A member's schema, its patch strategy without `retainKeys` (which only those who make patches need), key."""
+        field = (schema.get("properties") or {}).get(key)
+        if field is None:
+            anything = schema.get("additionalProperties")
+            field = anything if isinstance(anything, dict) else {}
+        strategies = field.get("x-kubernetes-patch-strategy", "").split(",")
+        strategy = next((name for name in strategies if name != "retainKeys"), "")
+        return field, strategy, field.get("x-kubernetes-patch-merge-key", "")
+
+    def _resolved(self, schema: Schema) -> Schema:
+        while True:
+            if alternatives := schema.get("allOf"):
+                schema = alternatives[0]
+            elif reference := schema.get("$ref"):
+                schema = self._resolve(reference.rpartition("/")[2])
+            else:
+                return schema
+
+
+# --- directives ---
+
+
+def _directed(patch: dict[str, Any]) -> dict[str, Any]:
+    directive = patch[_PATCH]
+    if directive == "replace":
+        return _clean_members({key: value for key, value in patch.items() if key != _PATCH})
+    if directive == "delete":
+        return {}
+    raise BadRequest(f"unknown patch type: {_printed(directive)} in map: {_printed(patch)}")
+
+
+def _retained(original: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    """A copy of the original with only what `$retainKeys` lists."""
+    if _RETAIN not in patch:
+        return dict(original)
+    if not isinstance(patch[_RETAIN], list):
+        raise BadRequest(_BAD_RETAIN)
+    keys = {key for key in patch[_RETAIN] if isinstance(key, str)}
+    for key, value in patch.items():
+        directive = key == _RETAIN or key.startswith((_DELETE_FROM, _ORDER))
+        if value is not None and not directive and key not in keys:
+            raise BadRequest(_BAD_RETAIN)
+    return {key: value for key, value in original.items() if key in keys}
+
+
+def _delete_from(merged: dict[str, Any], field: str, unwanted: Any) -> None:
+    if unwanted is None:
+        merged.pop(field, None)
+        return
+    current = merged.get(field)
+    if not current or not isinstance(current, list) or not isinstance(unwanted, list):
+        return
+    if _element_type(current, unwanted) is dict:
+        raise BadRequest(_BAD_DELETE)
+    gone = set(unwanted)
+    merged[field] = [item for item in current if item not in gone]
+
+
+def _without_directives(original: list[Any], patch: list[Any], merge_key: str) -> tuple[list[Any], list[Any]]:
+    """Carries out `$patch` in list items: the original without the deleted ones, the patch without the directives."""
+    changes: list[Any] = []
+    deleted: set[Any] = set()
+    replace = False
+    for item in patch:
+        if _PATCH not in item:
+            changes.append(item)
+            continue
+        match item[_PATCH]:
+            case "delete":
+                deleted.add(_identity(item, merge_key))
+            case "replace":
+                replace = True
+            case "merge":
+                raise BadRequest("merging lists cannot yet be specified in the patch")
+            case other:
+                raise BadRequest(f"unknown patch type: {_printed(other)} in map: {_printed(item)}")
+    if replace:
+        return _clean_list(changes), []
+    if deleted:
+        original = [item for item in original if _identity(item, merge_key) not in deleted]
+    return original, changes
+
+
+def _directive_field(key: str, prefix: str, bad: str) -> str:
+    directive, slash, field = key.partition("/")
+    if directive != prefix or not slash:
+        raise BadRequest(bad)
+    return field
+
+
+def _clean(value: Any) -> Any:
+    """A patch's value as a new one: without nulls and directives; `_DROPPED` where it is itself a directive."""
+    if isinstance(value, dict):
+        return _DROPPED if _PATCH in value else _clean_members(value)
+    return _clean_list(value) if isinstance(value, list) else value
+
+
+def _clean_members(value: dict[str, Any]) -> dict[str, Any]:
+    cleaned = {}
+    for key, member in value.items():
+        if member is None or key.startswith((_RETAIN, _DELETE_FROM, _ORDER)):
+            continue
+        member = _clean(member)
+        if member is not _DROPPED:
+            cleaned[key] = member
+    return cleaned
+
+
+def _clean_list(items: list[Any]) -> list[Any]:
+    return [cleaned for item in items if (cleaned := _clean(item)) is not _DROPPED]
+
+
+# --- order ---
+
+
+def _arranged(items: list[Any], wanted: list[Any], live: list[Any], merge_key: str) -> list[Any]:
+    """Items in the wanted order; those it does not name go where the live list had them, as far as possible."""
+    rank, place = _positions(wanted, merge_key), _positions(live, merge_key)
+    named: list[tuple[int, Any]] = []
+    others: list[tuple[int, Any]] = []
+    for item in items:
+        identity = _identity(item, merge_key)
+        if identity in rank:
+            named.append((place.get(identity, -1), item))
+        else:
+            others.append((place.get(identity, len(live)), item))
+    named.sort(key=lambda entry: rank[_identity(entry[1], merge_key)])
+    others.sort(key=lambda entry: entry[0])
+    result: list[Any] = []
+    i = 0
+    for where, item in named:
+        while i < len(others) and others[i][0] < where:
+            result.append(others[i][1])
+            i += 1
+        result.append(item)
+    return result + [item for _, item in others[i:]]
+
+
+def _check_order(patch: list[Any], order: list[Any], merge_key: str) -> None:
+    """The items of a patch must come in the order it asks for, and all be named there."""
+    if not patch or not order:
+        return
+    named = iter([_identity(item, merge_key) for item in order])
+    for item in patch:
+        if isinstance(item, dict) and _PATCH in item:
+            continue
+        if _identity(item, merge_key) not in named:
+            raise BadRequest(
+                f"The order in patch list:\n{_printed(patch)}\n doesn't match {_ORDER} list:\n{_printed(order)}\n"
+            )
+
+
+def _positions(items: list[Any], merge_key: str) -> dict[Any, int]:
+    found: dict[Any, int] = {}
+    for i, item in enumerate(items):
+        found.setdefault(_identity(item, merge_key), i)
+    return found
+
+
+def _identity(item: Any, merge_key: str) -> Any:
+    """What tells a list item from the others: the value of the merge key, or a scalar itself."""
+    if merge_key:
+        if not isinstance(item, dict):
+            raise BadRequest(_bad_type("map[string]interface {}", item))
+        if merge_key not in item:
+            raise BadRequest(f"map: {_printed(item)} does not contain declared merge key: {merge_key}")
+        item = item[merge_key]
+    if isinstance(item, dict | list):
+        raise BadRequest(_bad_type("string", item))
+    return item
+
+
+def _element_type(*lists: list[Any]) -> type:
+    types = {type(item) for items in lists for item in items}
+    if list in types:
+        raise Invalid(REJECTED) from ValueError("lists of lists are not supported")
+    if len(types) != 1:
+        raise BadRequest(f"list element types are not identical: {_printed(list(lists))}")
+    return types.pop()
+
+
+# --- values in the words of Go ---
+
+
+def _bad_type(expected: str, actual: Any) -> str:
+    kinds = {dict: "map[string]interface {}", list: "[]interface {}", str: "string", bool: "bool", int: "int64"}
+    kind = "%!s(<nil>)" if actual is None else kinds.get(type(actual), "float64")
+    return f"expected a {expected}, but received a {kind}"
+
+
+def _printed(value: Any) -> str:
+    """As `%v` prints it."""
+    if isinstance(value, dict):
+        return "map[" + " ".join(f"{key}:{_printed(value[key])}" for key in sorted(value)) + "]"
+    if isinstance(value, list):
+        return "[" + " ".join(map(_printed, value)) + "]"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "<nil>" if value is None else str(value)

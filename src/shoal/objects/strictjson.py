@@ -1,0 +1,171 @@
+"""JSON bodies: decoding with Go's complaints, and the duplicate fields that `fieldValidation` reports.
+
+The fast path is orjson; the standard library's parser only explains what orjson refused and finds duplicates.
+Integers are exact up to 2^64, larger ones become floats as in upstream's unstructured objects; NaN is refused,
+and so are lone surrogates, invalid UTF-8 and anything nested deeper than can be written out again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from math import isinf
+from typing import Any, NoReturn
+
+import orjson
+
+from shoal.objects.errors import BadRequest
+
+MAX_DEPTH = 254
+MAX_DUPLICATES = 100
+
+_TOO_DEEP = "exceeded max depth"
+
+
+def loads(data: bytes | bytearray | memoryview | str) -> Any:
+    """The decoded value; BadRequest for anything that is no JSON."""
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        raise BadRequest(_explain(data if isinstance(data, str) else bytes(data))) from None
+    raw = data.encode() if isinstance(data, str) else bytes(data) if isinstance(data, memoryview) else data
+    # As many brackets as levels are needed to be too deep: for usual objects this is the whole check.
+    if raw.count(b"{") + raw.count(b"[") > MAX_DEPTH and too_deep(value):
+        raise BadRequest(_TOO_DEEP)
+    return value
+
+
+def too_deep(value: Any) -> bool:
+    """Whether the value is nested deeper than can be written out (254 levels)."""
+    try:
+        orjson.dumps(value)
+    except orjson.JSONEncodeError:
+        return True
+    return False
+
+
+def duplicates(data: bytes | str) -> list[str]:
+    """`duplicate field "spec.a"` for every member given twice, in the order they come; at most 100."""
+    try:
+        text = data.decode() if isinstance(data, bytes) else data
+        _detect(text)
+        return []
+    except _Twice:
+        found: dict[str, None] = {}
+        try:
+            _collect(_keep_pairs(text), "", found)
+        except RecursionError:
+            raise BadRequest(_TOO_DEEP) from None
+        return [f'duplicate field "{path}"' for path in list(found)[:MAX_DUPLICATES]]
+    except RecursionError:
+        raise BadRequest(_TOO_DEEP) from None
+    except ValueError:
+        raise BadRequest(_explain(data)) from None
+
+
+class _Twice(Exception):
+    """Some object has a member twice."""
+
+
+def _refuse_twice(pairs: list[tuple[str, Any]]) -> None:
+    if len(dict(pairs)) != len(pairs):
+        raise _Twice
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"invalid character '{name.lstrip('-')[0]}' looking for beginning of value")
+
+
+def _refuse_infinite(number: str) -> None:
+    if isinf(float(number)):
+        raise ValueError(f"json: cannot unmarshal number {number} into Go value of type float64")
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object with all of its members, where a list is a list."""
+
+
+_detect = json.JSONDecoder(object_pairs_hook=_refuse_twice, parse_int=len, parse_float=len).decode
+_keep_pairs = json.JSONDecoder(object_pairs_hook=_Pairs, parse_int=len, parse_float=len).decode
+_check = json.JSONDecoder(parse_int=len, parse_float=_refuse_infinite, parse_constant=_refuse_constant).decode
+
+
+def _collect(value: Any, path: str, found: dict[str, None]) -> None:
+    if isinstance(value, _Pairs):
+        seen = set()
+        for key, member in value:
+            here = f"{path}.{key}" if path else key
+            if key in seen:
+                found[here] = None
+            seen.add(key)
+            _collect(member, here, found)
+    elif isinstance(value, list):
+        for i, item in enumerate(value):
+            _collect(item, f"{path}[{i}]", found)
+
+
+_GO_SAYS = {
+    "Expecting value": "looking for beginning of value",
+    "Expecting property name enclosed in double quotes": "looking for beginning of object key string",
+    "Illegal trailing comma before end of object": "looking for beginning of object key string",
+    "Illegal trailing comma before end of array": "looking for beginning of value",
+    "Expecting ':' delimiter": "after object key",
+    "Extra data": "after top-level value",
+    "Invalid control character at": "in string literal",
+    "Invalid \\escape": "in string escape code",
+    "Invalid \\uXXXX escape": "in \\u hexadecimal character escape",
+}
+
+
+def _explain(data: bytes | str) -> str:
+    """Go's words for what is wrong with the text."""
+    try:
+        text = data.decode() if isinstance(data, bytes) else data
+    except UnicodeDecodeError:
+        return "invalid UTF-8 in JSON input"
+    try:
+        _check(text)
+    except json.JSONDecodeError as error:
+        at, said = error.pos, error.msg
+    except RecursionError:
+        return _TOO_DEEP
+    except ValueError as error:
+        return str(error)
+    else:
+        return _TOO_DEEP if _bracket_depth(text) > MAX_DEPTH else "invalid Unicode in JSON string"
+    if said.startswith("Unterminated string") or at >= len(text):
+        return "unexpected end of JSON input"
+    if said == "Expecting ',' delimiter":
+        where = "after array element" if _open_brackets(text[:at])[-1:] == ["["] else "after object key:value pair"
+    else:
+        if said.startswith("Illegal trailing comma"):
+            at = next(i for i in range(at + 1, len(text)) if not text[i].isspace())
+        at += said == "Invalid \\escape"
+        where = _GO_SAYS.get(said, "looking for beginning of value")
+    return f"invalid character {_quoted(text[at])} {where}"
+
+
+_brackets = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[\]{}]', re.DOTALL).findall
+
+
+def _open_brackets(text: str) -> list[str]:
+    opened: list[str] = []
+    for token in _brackets(text):
+        if token in ("{", "["):
+            opened.append(token)
+        elif token in ("}", "]") and opened:
+            opened.pop()
+    return opened
+
+
+def _bracket_depth(text: str) -> int:
+    here = deepest = 0
+    for token in _brackets(text):
+        here += (token in ("{", "[")) - (token in ("}", "]"))
+        deepest = max(deepest, here)
+    return deepest
+
+
+def _quoted(character: str) -> str:
+    special = {"'": "'\\''", "\n": "'\\n'", "\t": "'\\t'", "\r": "'\\r'", "\\": "'\\\\'"}
+    return special.get(character) or f"'{character}'"

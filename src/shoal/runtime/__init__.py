@@ -1,0 +1,1 @@
+"""How loops run: work queue, reconcile, controller."""

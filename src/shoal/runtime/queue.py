@@ -1,0 +1,77 @@
+"""A work queue: each key waits once, is never worked on twice at a time, and comes back later after a failure."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+from shoal.clock import Clock
+
+K = TypeVar("K", bound=Hashable)
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 60.0
+
+
+class WorkQueue(Generic[K]):
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._waiting: deque[K] = deque()
+        self._known: set[K] = set()
+        self._working: set[K] = set()
+        self._again: set[K] = set()
+        self._failures: dict[K, int] = {}
+        self._ready = asyncio.Event()
+        self._later: set[asyncio.Task[None]] = set()
+
+    def add(self, key: K) -> None:
+        if key in self._working:
+            self._again.add(key)
+        elif key not in self._known:
+            self._known.add(key)
+            self._waiting.append(key)
+            self._ready.set()
+
+    def add_after(self, key: K, seconds: float) -> None:
+        async def wait() -> None:
+            await self._clock.sleep(seconds)
+            self.add(key)
+
+        task = asyncio.get_running_loop().create_task(wait())
+        self._later.add(task)
+        task.add_done_callback(self._later.discard)
+
+    async def take(self) -> K:
+        while not self._waiting:
+            self._ready.clear()
+            await self._ready.wait()
+        key = self._waiting.popleft()
+        self._known.discard(key)
+        self._working.add(key)
+        return key
+
+    def done(self, key: K) -> None:
+        self._working.discard(key)
+        self._failures.pop(key, None)
+        self._return(key)
+
+    def failed(self, key: K) -> float:
+        """Takes the key back; answers how long it rests."""
+        count = self._failures[key] = self._failures.get(key, 0) + 1
+        self._working.discard(key)
+        pause = min(FIRST_PAUSE * float(2 ** min(count - 1, 20)), LONGEST_PAUSE)
+        if key in self._again:
+            self._return(key)
+        else:
+            self.add_after(key, pause)
+        return pause
+
+    def _return(self, key: K) -> None:
+        if key in self._again:
+            self._again.discard(key)
+            self.add(key)
+
+    def close(self) -> None:
+        for task in list(self._later):
+            task.cancel()

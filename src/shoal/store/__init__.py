@@ -1,0 +1,1 @@
+"""Where objects live: `interface` is the contract, every other module here is one store that keeps it."""

@@ -1,0 +1,143 @@
+"""Opens the database file: makes a fresh one, refuses a foreign or newer one, reads the index of an old one.
+
+A refused file is left as it was found. Blocking; runs in the writer thread.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import uuid
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from shoal.store.interface import StoreFormat, StoreUnavailable
+
+FILE_NAME = "shoal.db"
+FORMAT = 1
+MAGIC = b"SQLite format 3\0"
+APPLICATION_ID = 0x53484F4C
+"""In the header of every file of ours ("SHOL")."""
+
+FIRST_REVISION = 1
+WAL_LIMIT = 64 << 20
+PAGE_SIZE = 8192
+
+
+class Garbage(NamedTuple):
+    since: int
+    """The revision from which on nobody can read the row: a write over it, or the deletion itself."""
+    revision: int
+
+
+@dataclass(slots=True)
+class Contents:
+    id: str
+    revision: int
+    compacted: int
+    index: dict[str, int]
+    garbage: deque[Garbage]
+
+
+def connect(file: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(file, isolation_level=None)
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("PRAGMA wal_autocheckpoint=0")
+    return connection
+
+
+def open_file(directory: Path) -> sqlite3.Connection:
+    """The connection of the writer, to a file that is ours and of our format."""
+    file = directory / FILE_NAME
+    try:
+        _create(file)
+        connection = connect(file)
+        try:
+            _claim(connection, file)
+        except BaseException:
+            connection.close()
+            raise
+    except sqlite3.Error as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
+            raise StoreFormat(f"{file} is not a Shoal store") from error
+        raise StoreUnavailable(f"{file} cannot be opened: {error}") from error
+    except OSError as error:
+        raise StoreUnavailable(f"{file} cannot be opened: {error.strerror}") from error
+    return connection
+
+
+def load(connection: sqlite3.Connection) -> Contents:
+    """Reads keys and revisions, never values."""
+    meta = _meta(connection)
+    index: dict[str, int] = {}
+    garbage: deque[Garbage] = deque()
+    revision = compacted = int(meta["compacted"])
+    for revision, key, size in connection.execute("SELECT rev, key, length(value) FROM log ORDER BY rev"):
+        supersede(index, garbage, revision, key, deleted=size is None)
+    # The newest row may have been a deletion that compaction has dropped.
+    return Contents(str(meta["id"]), max(revision, compacted), compacted, index, garbage)
+
+
+def supersede(index: dict[str, int], garbage: deque[Garbage], revision: int, key: str, *, deleted: bool) -> None:
+    """Takes the next row of the log into the index. The order of `garbage` is the order rows may go in:
+    a value before the deletion that hides it, so that nothing comes back when only some are dropped."""
+    before = index.get(key)
+    if before is not None:
+        garbage.append(Garbage(revision, before))
+    if deleted:
+        garbage.append(Garbage(revision, revision))
+        index.pop(key, None)
+    else:
+        index[key] = revision
+
+
+def _create(file: Path) -> None:
+    if file.exists():
+        # SQLite takes a file shorter than its header for an empty database, and would write over it.
+        with file.open("rb") as opened:
+            if opened.read(len(MAGIC)) not in (b"", MAGIC):
+                raise StoreFormat(f"{file} is not a Shoal store")
+        return
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Secrets are in it; SQLite gives its other files the mode of this one.
+    os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
+    for directory in (file.parent, file.parent.parent):
+        handle = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _claim(connection: sqlite3.Connection, file: Path) -> None:
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    if application == APPLICATION_ID:
+        found = int(_meta(connection)["format"])
+        if found != FORMAT:
+            raise StoreFormat(f"{file} has format {found}, this Shoal reads format {FORMAT}")
+    elif application or connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone():
+        raise StoreFormat(f"{file} is not a Shoal store")
+    else:
+        _fill(connection)
+    (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
+    if mode != "wal":
+        raise StoreUnavailable(f"{file} cannot be opened: no write-ahead log on this file system")
+    connection.execute(f"PRAGMA journal_size_limit={WAL_LIMIT}")
+
+
+def _fill(connection: sqlite3.Connection) -> None:
+    connection.execute(f"PRAGMA page_size={PAGE_SIZE}")
+    connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+    connection.execute("CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID")
+    connection.execute("CREATE TABLE log (rev INTEGER PRIMARY KEY, key TEXT NOT NULL, value BLOB)")
+    rows = [("format", FORMAT), ("id", str(uuid.uuid4())), ("compacted", FIRST_REVISION)]
+    connection.executemany("INSERT INTO meta VALUES (?, ?)", rows)
+    connection.execute("COMMIT")
+
+
+def _meta(connection: sqlite3.Connection) -> dict[str, str | int]:
+    return dict(connection.execute("SELECT name, value FROM meta").fetchall())

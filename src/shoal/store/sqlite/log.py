@@ -1,0 +1,137 @@
+"""Every statement on an open store file. Blocking; each function runs in the thread of its connection.
+
+A writing function is one transaction: it raises and nothing has happened, or it returns and all is durable.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from itertools import islice
+
+from shoal.store.interface import Event, KeyValue
+from shoal.store.sqlite.file import WAL_LIMIT
+
+CHUNK_ROWS = 256
+CHUNK_BYTES = 1 << 20
+PASSES = 3
+VACUUM_PAGES = 16
+SPARE_PAGES = 1024
+"""Free pages kept for reuse in any case; beyond, a file may be half free before space is given back."""
+
+
+def append(connection: sqlite3.Connection, events: Sequence[Event]) -> None:
+    with _transaction(connection):
+        connection.executemany("INSERT INTO log VALUES (?, ?, ?)", events)
+
+
+def set_compacted(connection: sqlite3.Connection, revision: int) -> None:
+    connection.execute("UPDATE meta SET value = ? WHERE name = 'compacted'", (revision,))
+
+
+def drop(connection: sqlite3.Connection, revisions: Sequence[int]) -> None:
+    with _transaction(connection):
+        connection.executemany("DELETE FROM log WHERE rev = ?", [(revision,) for revision in revisions])
+
+
+def give_back(connection: sqlite3.Connection) -> bool:
+    """Returns a few free pages to the file system; False when there are few enough."""
+    (free,) = connection.execute("PRAGMA freelist_count").fetchone()
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    if free <= SPARE_PAGES or free * 2 <= pages:
+        return False
+    # A row without columns comes back per page; `execute` would stop at the first.
+    connection.executescript(f"PRAGMA incremental_vacuum({VACUUM_PAGES})")
+    return True
+
+
+def checkpoint(connection: sqlite3.Connection) -> int:
+    """Copies what it can without holding up anybody; the bytes of the write-ahead log in use. What was
+    written during a long copy is copied again, so that `restart` finds little to do."""
+    (page,) = connection.execute("PRAGMA page_size").fetchone()
+    size = 0
+    for _ in range(PASSES):
+        _, frames, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        size = int(frames) * int(page)
+        if size <= WAL_LIMIT:
+            break
+    return size
+
+
+def restart(connection: sqlite3.Connection) -> None:
+    """Lets the write-ahead log begin anew, unless a reader is in it: writes must not wait for that one."""
+    connection.execute("PRAGMA busy_timeout=0")
+    try:
+        connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
+    finally:
+        connection.execute("PRAGMA busy_timeout=5000")
+
+
+def value_of(connection: sqlite3.Connection, revision: int) -> bytes:
+    row = connection.execute("SELECT value FROM log WHERE rev = ?", (revision,)).fetchone()
+    return bytes(row[0])
+
+
+def history(connection: sqlite3.Connection, after: int, upto: int) -> list[Event]:
+    """The first events of that span, as many as fit a chunk."""
+    events: list[Event] = []
+    size = 0
+    rows = connection.execute("SELECT rev, key, value FROM log WHERE rev > ? AND rev <= ? ORDER BY rev", (after, upto))
+    for row in rows:
+        event = Event._make(row)
+        events.append(event)
+        size += len(event.value or b"")
+        if len(events) == CHUNK_ROWS or size >= CHUNK_BYTES:
+            break
+    rows.close()
+    return events
+
+
+def read_range(
+    connection: sqlite3.Connection, index: Mapping[str, int] | None, revision: int, prefix: str, start: str, limit: int
+) -> list[KeyValue]:
+    """`index` holds the keys of that revision, when the caller has it."""
+    if index is None:
+        index = _index_at(connection, revision, prefix)
+    # Code points sort as their UTF-8 bytes do.
+    keys = sorted(key for key in index if key >= start and key.startswith(prefix))
+    wanted = iter(keys[:limit] if limit else keys)
+    found: list[KeyValue] = []
+    while chunk := list(islice(wanted, CHUNK_ROWS)):
+        revisions = [index[key] for key in chunk]
+        marks = ",".join("?" * len(chunk))
+        rows = dict(connection.execute(f"SELECT rev, value FROM log WHERE rev IN ({marks})", revisions).fetchall())
+        found += [KeyValue(key, rows[revision], revision) for key, revision in zip(chunk, revisions, strict=True)]
+    return found
+
+
+def _index_at(connection: sqlite3.Connection, revision: int, prefix: str) -> dict[str, int]:
+    index: dict[str, int] = {}
+    low = prefix.encode()
+    high = low[:-1] + bytes((low[-1] + 1,)) if low else b"\xff"
+    rows = connection.execute(
+        "SELECT rev, key, length(value) FROM log"
+        " WHERE rev <= ? AND CAST(key AS BLOB) >= ? AND CAST(key AS BLOB) < ? ORDER BY rev",
+        (revision, low, high),
+    )
+    for found, key, size in rows:
+        if size is None:
+            index.pop(key, None)
+        else:
+            index[key] = found
+    return index
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    if connection.in_transaction:  # a rollback has failed as well
+        connection.execute("ROLLBACK")
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        raise

@@ -1,0 +1,88 @@
+"""A thread that owns one SQLite connection, runs jobs on it one after another, and answers on the loop.
+
+Thread and connection begin with the first job. A job is a function of the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+from shoal.store.interface import StoreUnavailable
+
+T = TypeVar("T")
+Job = Callable[[sqlite3.Connection], T]
+Done = Callable[[Any, Exception | None], None]
+
+
+class ConnectionThread:
+    def __init__(self, name: str, connect: Callable[[], sqlite3.Connection]) -> None:
+        self._name = name
+        self._connect = connect
+        self._loop = asyncio.get_running_loop()
+        self._jobs: SimpleQueue[tuple[Job[Any], Done] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._stopped = False
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+
+    def submit(self, job: Job[Any], done: Done) -> None:
+        """`done` gets the result or the error, on the loop, in the order of submission."""
+        if self._stopped:
+            raise StoreUnavailable("the store is closed")
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+        self._jobs.put((job, done))
+
+    async def run(self, job: Job[T]) -> T:
+        answer: asyncio.Future[T] = self._loop.create_future()
+
+        def done(result: Any, error: Exception | None) -> None:
+            if answer.done():
+                return
+            if error is None:
+                answer.set_result(result)
+            else:
+                answer.set_exception(error)
+
+        self.submit(job, done)
+        try:
+            return await answer
+        except sqlite3.Error as error:
+            raise StoreUnavailable(f"the store cannot be used now: {error}") from error
+
+    async def stop(self) -> None:
+        """Runs what was submitted, closes the connection, ends the thread."""
+        self._stopped = True
+        if self._thread is None:
+            return
+        self._jobs.put(None)
+        await self._ended
+        self._thread.join()
+
+    def _run(self) -> None:
+        connection: sqlite3.Connection | None = None
+        while (item := self._jobs.get()) is not None:
+            job, done = item
+            result, failure = None, None
+            try:
+                if connection is None:
+                    connection = self._connect()
+                result = job(connection)
+            except Exception as error:
+                failure = error
+            self._answer(done, result, failure)
+            del item, job, done, result, failure
+        if connection is not None:
+            connection.close()
+        self._answer(self._ended.set_result, None)
+
+    def _answer(self, call: Callable[..., None], *values: Any) -> None:
+        # A loop that was closed before the store has left nobody to answer.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(call, *values)

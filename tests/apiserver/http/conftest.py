@@ -1,0 +1,65 @@
+"""Servers and clients of one test, ended with it."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+from tests.apiserver.http.loopback import Serve, Site, echo
+
+from shoal.apiserver.certificates import Authority, server_context
+from shoal.apiserver.http import HttpServer, Limits
+from shoal.objects.wire import Handler
+
+
+@pytest.fixture(params=["uvloop", "asyncio"])
+def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
+    return "asyncio", {"use_uvloop": request.param == "uvloop"}
+
+
+@pytest.fixture
+async def serve(anyio_backend: object) -> AsyncIterator[Serve]:
+    sites: list[Site] = []
+
+    async def start(
+        handler: Handler | None = None, limits: Limits | None = None, tls: ssl.SSLContext | None = None
+    ) -> Site:
+        server = HttpServer(handler or echo, limits=limits or Limits())
+        sites.append(Site(server, await server.start("127.0.0.1", 0, tls)))
+        return sites[-1]
+
+    yield start
+    for site in sites:
+        for client in site.clients:
+            await client.close()
+        await site.server.stop(0.0)
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    made = Authority(tmp_path_factory.mktemp("tls"))
+    made.ensure_serving(["localhost", "127.0.0.1"])
+    return made
+
+
+@pytest.fixture(scope="session")
+def server_tls(authority: Authority) -> ssl.SSLContext:
+    return server_context(authority.directory)
+
+
+@pytest.fixture
+def client_tls(authority: Authority, tmp_path: Path) -> Callable[..., ssl.SSLContext]:
+    """A client's context that trusts the server, with a certificate of `signer` if one is given."""
+
+    def make(signer: Authority | None = None, **subject: object) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=str(authority.directory / "ca.crt"))
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+        if signer is not None:
+            issued = signer.issue_client(**subject)  # type: ignore[arg-type]
+            (tmp_path / "client.pem").write_bytes(issued.key + issued.certificate)
+            context.load_cert_chain(tmp_path / "client.pem")
+        return context
+
+    return make
