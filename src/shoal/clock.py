@@ -11,6 +11,7 @@ import heapq
 import itertools
 import time
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Protocol
 
 
@@ -62,7 +63,12 @@ class FakeClock:
 
 def rfc3339(seconds: float) -> str:
     """The form of metav1.Time: whole seconds, UTC, `Z`."""
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _second(int(seconds))
+
+
+@lru_cache(maxsize=16)
+def _second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def rfc3339_micro(seconds: float) -> str:

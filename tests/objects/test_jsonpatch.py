@@ -110,7 +110,10 @@ def test_too_many_operations() -> None:
     assert apply({"a": 1}, [op("test", "/a", 1)] * MAX_OPERATIONS) == {"a": 1}
     with pytest.raises(TooLarge) as caught:
         apply({"a": 1}, [op("test", "/a", 1)] * (MAX_OPERATIONS + 1))
-    assert caught.value.message == "The allowed maximum operations in a JSON patch is 10000, got 10001"
+    assert (
+        caught.value.message
+        == "Request entity too large: The allowed maximum operations in a JSON patch is 10000, got 10001"
+    )
 
 
 def test_copies_of_copies_end() -> None:

@@ -7,25 +7,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 
 import orjson
 
-from shoal.apiserver import inflight
 from shoal.apiserver.authn import User
 from shoal.apiserver.authz import Attributes, forbidden
 from shoal.apiserver.clusters import LogicalCluster
 from shoal.apiserver.core import Call, Core
 from shoal.apiserver.impersonation import impersonated
-from shoal.apiserver.metrics import Metrics
+from shoal.apiserver.inflight import InFlight
+from shoal.apiserver.metrics import Labels, Metrics
 from shoal.apiserver.negotiate import accepted
 from shoal.apiserver.nonresource import NonResource
 from shoal.apiserver.options import boolean, parse_query
 from shoal.apiserver.paths import ROOT, WILDCARD, Target, parse, verb_of
 from shoal.apiserver.registry import Resource
 from shoal.apiserver.selection import selection
-from shoal.apiserver.verbs import find_verb
-from shoal.apiserver.verbs.watch import watch
+from shoal.apiserver.verbs import find_read, find_write
 from shoal.objects.errors import (
     Forbidden,
     InternalError,
@@ -35,7 +34,7 @@ from shoal.objects.errors import (
     StoreError,
     TimedOut,
 )
-from shoal.objects.wire import Answer, Request, Response, StreamResponse
+from shoal.objects.wire import Answer, Request, Response
 
 log = logging.getLogger("shoal.apiserver")
 
@@ -48,7 +47,7 @@ class App:
         self._core = core
         self._nonresource = nonresource
         self._metrics = metrics
-        self._inflight = inflight.Limiter()
+        self._inflight = InFlight()
 
     def handle(self, request: Request) -> Answer | Awaitable[Answer]:
         began = self._core.clock.monotonic()
@@ -58,25 +57,26 @@ class App:
             answer = self._answer(request, target)
         except Exception as error:
             return self._done(request, labels, began, failure(error))
-        if isinstance(answer, Response | StreamResponse):
-            return self._done(request, labels, began, answer)
-        return self._wait(request, labels, began, answer)
+        if isinstance(answer, Call):
+            return self._wait(answer, labels, began)
+        return self._done(request, labels, began, answer)
 
-    async def _wait(
-        self, request: Request, labels: tuple[str, str, str, str, str], began: float, work: Awaitable[Answer]
-    ) -> Answer:
+    async def _wait(self, call: Call, labels: Labels, began: float) -> Answer:
+        answer: Answer
         try:
-            async with asyncio.timeout(REQUEST_SECONDS):
-                answer = await work
+            with self._inflight:
+                async with asyncio.timeout(REQUEST_SECONDS):
+                    answer = self._warn(call, await find_write(call)(self._core, call))
         except TimeoutError:
             answer = failure(
                 TimedOut(f"Timeout: request did not complete within {REQUEST_SECONDS:.0f}s", retry_after=1)
             )
         except Exception as error:
             answer = failure(error)
-        return self._done(request, labels, began, answer)
+        return self._done(call.request, labels, began, answer)
 
-    def _answer(self, request: Request, target: Target) -> Answer | Awaitable[Answer]:
+    def _answer(self, request: Request, target: Target) -> Answer | Call:
+        """What needs no waiting is answered; a write comes back as the call to be carried out."""
         query = parse_query(request.query)
         user = self._core.authenticator.authenticate(request, target.cluster)
         cluster = self._enter(target, user)
@@ -93,20 +93,8 @@ class App:
         call = Call(request, target, verb, user, cluster, resource, kind, view, query)
         if resource.deprecated:
             call.warnings.append(resource.deprecated)
-        run = find_verb(call)
-        if verb == "watch":
-            return self._warn(call, watch(self._core, call))
-        with self._inflight.enter(mutating=verb in inflight.MUTATING) as ticket:
-            answer = run(self._core, call)
-            if isinstance(answer, Response | StreamResponse):
-                return self._warn(call, answer)
-            return self._later(call, answer, ticket.keep())
-
-    async def _later(self, call: Call, work: Awaitable[Answer], release: Callable[[], None]) -> Answer:
-        try:
-            return self._warn(call, await work)
-        finally:
-            release()
+        read = find_read(call)
+        return call if read is None else self._warn(call, read(self._core, call))
 
     def _enter(self, target: Target, user: User) -> LogicalCluster:
         """An unknown cluster is told apart from a closed one only to those who may see them all."""
@@ -164,7 +152,7 @@ class App:
             answer.headers += tuple(("Warning", f'299 - "{_quoted(text)}"') for text in dict.fromkeys(call.warnings))
         return answer
 
-    def _done(self, request: Request, labels: tuple[str, str, str, str, str], began: float, answer: Answer) -> Answer:
+    def _done(self, request: Request, labels: Labels, began: float, answer: Answer) -> Answer:
         self._metrics.observe(labels, answer.status, self._core.clock.monotonic() - began)
         if isinstance(answer, Response) and answer.content_type == "application/json" and _wants_pretty(request):
             body = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -69,6 +70,18 @@ RULES: dict[str, Rules] = {
 }
 
 
+RETURN_DELETED = frozenset(
+    {
+        *("namespaces", "persistentvolumeclaims", "persistentvolumes", "pods", "podtemplates", "resourcequotas"),
+        *("serviceaccounts", "services"),
+        *("csidrivers.storage.k8s.io", "csinodes.storage.k8s.io", "storageclasses.storage.k8s.io"),
+        *("volumeattachments.storage.k8s.io", "volumeattributesclasses.storage.k8s.io"),
+        *("deviceclasses.resource.k8s.io", "resourceclaims.resource.k8s.io", "resourceslices.resource.k8s.io"),
+        "resourceclaimtemplates.resource.k8s.io",
+    }
+)
+"""Whose DELETE answers with the object, as upstream's does for these kinds."""
+
 _FOUND = Definitions(definition)
 
 
@@ -105,9 +118,14 @@ def _resource(builtin: Builtin) -> Resource:
         schema=partial(_schema, builtin.group, builtin.version, builtin.kind),
         schema_hash=builtin.storage_version_hash,
         model=model,
-        rules=RULES.get(key, Rules(name=NAME_RULES.get(builtin.name_rule, is_dns1123_subdomain))),
+        rules=_rules(key, builtin),
         deprecated=builtin.deprecated,
     )
+
+
+def _rules(key: str, builtin: Builtin) -> Rules:
+    found = RULES.get(key, Rules(name=NAME_RULES.get(builtin.name_rule, is_dns1123_subdomain)))
+    return replace(found, returns_deleted=key in RETURN_DELETED)
 
 
 def _schema(group: str, version: str, kind: str) -> Object:

@@ -39,7 +39,15 @@ def _data(obj: Object, now: float) -> object:
 def _last_seen(obj: Object, now: float) -> object:
     series = obj.get("series") or {}
     seen = series.get("lastObservedTime") or obj.get("lastTimestamp") or obj.get("deprecatedLastTimestamp")
-    return human_since(seen or obj.get("eventTime") or obj["metadata"].get("creationTimestamp"), now)
+    return human_since(seen, now) if seen else _first_seen(obj, now)
+
+
+def _first_seen(obj: Object, now: float) -> object:
+    return human_since(obj.get("firstTimestamp") or obj.get("deprecatedFirstTimestamp") or obj.get("eventTime"), now)
+
+
+def _event_count(obj: Object, now: float) -> object:
+    return (obj.get("series") or obj).get("count") or obj.get("deprecatedCount") or 1
 
 
 def _event_object(obj: Object, now: float) -> object:
@@ -83,9 +91,10 @@ _EVENT = (
     Column("Subobject", priority=1, cell=_text("involvedObject", "fieldPath")),
     Column("Source", priority=1, cell=_event_source),
     Column("Message", cell=lambda obj, now: str(obj.get("message") or obj.get("note") or "").strip()),
-    Column(
-        "Count", type="integer", priority=1, cell=lambda obj, now: obj.get("count") or obj.get("deprecatedCount") or 1
-    ),
+    Column("First Seen", priority=1, cell=_first_seen),
+    Column("Count", priority=1, cell=_event_count),
+    # The one kind whose table does not begin with the name.
+    Column("Name", format="name", priority=1, cell=_text("metadata", "name")),
 )
 
 COLUMNS: dict[str, tuple[Column, ...]] = {

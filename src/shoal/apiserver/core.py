@@ -26,6 +26,8 @@ class Dice:
     uid: Callable[[], str]
     suffix: Callable[[], str]
     """Five characters for generateName."""
+    fraction: Callable[[], float]
+    """From 0 up to 1, to spread what would otherwise happen all at once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,11 +38,6 @@ class Model:
     def types(self) -> TypeSchema:
         return TypeSchema(self.schema, None if self._custom else self.resolve)
 
-    @property
-    def has_rules(self) -> bool:
-        """CEL rules that this server keeps and publishes but does not evaluate."""
-        return self._compiled.rules
-
     def prune(self, obj: Object, *, collect: bool) -> list[str]:
         """Drops unknown fields; tells them in upstream's words when asked to."""
         if collect:

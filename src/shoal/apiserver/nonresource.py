@@ -17,12 +17,10 @@ from shoal.apiserver.core import Core
 from shoal.apiserver.discovery import Discovery
 from shoal.apiserver.metrics import Metrics
 from shoal.apiserver.openapi import OpenApi
+from shoal.apiserver.openapi.document import KUBERNETES
 from shoal.apiserver.paths import Target
 from shoal.objects.errors import MethodNotSupported, NotFound
 from shoal.objects.wire import Request, Response
-
-KUBERNETES = "v1.36.4"
-"""The version whose API is served; a LogicalCluster may say another."""
 
 Check = Callable[[], str]
 """A health check: empty is fine, else what is wrong."""
@@ -97,7 +95,17 @@ class NonResource:
             if group:
                 found.append(f"/apis/{group}")
                 found += [f"/apis/{group}/{version}" for version in registry.versions(group)]
-        return [*found, "/healthz", "/livez", "/metrics", "/openapi/v3", "/openid/v1/jwks", "/readyz", "/version"]
+        return [
+            *found,
+            "/healthz",
+            "/livez",
+            "/metrics",
+            "/openapi/v2",
+            "/openapi/v3",
+            "/openid/v1/jwks",
+            "/readyz",
+            "/version",
+        ]
 
 
 def version_info(version: str) -> dict[str, Any]:

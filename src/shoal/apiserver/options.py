@@ -59,10 +59,12 @@ def integer(query: Mapping[str, str], name: str) -> int:
     text = query.get(name, "")
     if not text:
         return 0
-    try:
-        return int(text)
-    except ValueError:
-        raise BadRequest(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+    digits = text[1:] if text[0] in "+-" else text
+    if not (digits.isascii() and digits.isdigit()):
+        raise BadRequest(f'strconv.ParseInt: parsing "{text}": invalid syntax')
+    if len(digits) > 19 or not -(2**63) <= int(text) < 2**63:
+        raise BadRequest(f'strconv.ParseInt: parsing "{text}": value out of range')
+    return int(text)
 
 
 def revision(text: str) -> int:
@@ -159,18 +161,22 @@ def encode_continue(at: int, after: str) -> str:
     return base64.urlsafe_b64encode(token).rstrip(b"=").decode()
 
 
+def _bad_token(why: str) -> BadRequest:
+    return BadRequest(f"invalid continue token: continue key is not valid{why}")
+
+
 def decode_continue(token: str) -> tuple[int, str]:
     try:
         found = orjson.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
         version, at, start = found["v"], found["rv"], found["start"]
     except (ValueError, binascii.Error, KeyError, TypeError):
-        raise BadRequest("continue key is not valid: the token cannot be decoded") from None
+        raise _bad_token(": the token cannot be decoded") from None
     if version != "meta.k8s.io/v1":
-        raise BadRequest("continue key is not valid: server does not recognize this encoded version")
+        raise _bad_token(": server does not recognize this encoded version")
     if not isinstance(at, int) or at == 0:
-        raise BadRequest("continue key is not valid: incorrect encoded start resourceVersion (version meta.k8s.io/v1)")
+        raise _bad_token(": incorrect encoded start resourceVersion (version meta.k8s.io/v1)")
     if not isinstance(start, str) or not start:
-        raise BadRequest("continue key is not valid: encoded start key empty (version meta.k8s.io/v1)")
+        raise _bad_token(": encoded start key empty (version meta.k8s.io/v1)")
     return at, start.removesuffix("\0")
 
 

@@ -13,7 +13,6 @@ import orjson
 from shoal.apiserver.cache import Entry
 from shoal.apiserver.encoding import decode, encode, splice, with_cluster
 from shoal.apiserver.negotiate import View
-from shoal.apiserver.paths import WILDCARD
 from shoal.apiserver.registry import Resource
 from shoal.apiserver.table import make_table
 from shoal.objects.wire import Response
@@ -100,7 +99,3 @@ def many(
         pieces.append(joined if start == 0 else b"," + joined)
     pieces.append(b"]}\n")
     return Response(200, pieces if len(pieces) > 3 else b"".join(pieces))
-
-
-def is_wildcard(cluster: str) -> bool:
-    return cluster == WILDCARD

@@ -40,6 +40,8 @@ class Rules:
     """PUT without a resourceVersion is allowed."""
     create_on_update: bool = False
     """PUT of an object that does not exist creates it."""
+    returns_deleted: bool = False
+    """DELETE answers with the object that was, not with a Status."""
     name: Callable[[str], list[str]] = is_dns1123_subdomain
     default: Callable[[Object], None] = _nothing
     prepare_create: Callable[[Object], None] = _nothing

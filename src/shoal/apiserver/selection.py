@@ -53,10 +53,9 @@ def selection(resource: Resource, labels: str, fields: str) -> Selection | None:
     field_selector = parse_fields(fields) if fields else None
     for path, _, _ in field_selector.terms if field_selector else ():
         if path not in ("metadata.name", "metadata.namespace") and path not in resource.selectable:
-            raise BadRequest(
-                f'Unable to find "{resource.api_version}, Resource={resource.plural}" that match label selector '
-                f'"{labels}", field selector "{fields}": field label not supported: {path}'
-            )
+            if resource.selectable or resource.custom:
+                raise BadRequest(f"field label not supported: {path}")
+            raise BadRequest(f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"')
     return Selection(label_selector, field_selector)
 
 

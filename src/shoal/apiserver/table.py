@@ -33,21 +33,38 @@ def make_table(
     headers: bool = True,
 ) -> Object:
     """`include` is the includeObject parameter: None, Metadata (the default) or Object."""
-    if include not in ("", "None", "Metadata", "Object"):
-        raise BadRequest(f'unrecognized includeObject value: "{include}"')
+    check_include(include)
     columns = resource.columns or _DEFAULT
     cells = [_cell(column) for column in columns]
-    rows = [
-        _row(obj, [obj["metadata"].get("name", ""), *(cell(obj, now) for cell in cells)], version, include)
-        for obj in objects
-    ]
+    if not _has_name(columns):
+        cells.insert(0, _name)
+    rows = [_row(obj, [cell(obj, now) for cell in cells], version, include) for obj in objects]
     return {
         "kind": "Table",
         "apiVersion": f"meta.k8s.io/{version}",
         "metadata": metadata,
-        "columnDefinitions": [_NAME_COLUMN, *(_definition(column) for column in columns)] if headers else None,
+        "columnDefinitions": _definitions(columns) if headers else None,
         "rows": rows,
     }
+
+
+def _has_name(columns: tuple[Column, ...]) -> bool:
+    """Only a built-in kind may put the name elsewhere than first."""
+    return any(column.format == "name" and column.cell is not None for column in columns)
+
+
+def _name(obj: Object, now: float) -> object:
+    return obj["metadata"].get("name", "")
+
+
+def _definitions(columns: tuple[Column, ...]) -> list[Object]:
+    first = [] if _has_name(columns) else [_NAME_COLUMN]
+    return first + [_definition(column) for column in columns]
+
+
+def check_include(include: str) -> None:
+    if include not in ("", "None", "Metadata", "Object"):
+        raise BadRequest(f'unrecognized includeObject value: "{include}"')
 
 
 def _row(obj: Object, cells: list[object], version: str, include: str) -> Object:

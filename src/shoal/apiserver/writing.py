@@ -5,19 +5,18 @@ Order of a write: decode → admit → validate → own (managedFields) → stor
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
-
-import yaml
 
 from shoal.apiserver.cache import Entry, store_key
 from shoal.apiserver.core import Call, Core
 from shoal.apiserver.encoding import encode, splice
-from shoal.apiserver.negotiate import PROTOBUF, YAML, body_type
+from shoal.apiserver.negotiate import JSON, PROTOBUF, YAML, body_type
 from shoal.apiserver.options import WriteOptions
 from shoal.clock import rfc3339
-from shoal.objects import strictjson
+from shoal.objects import strictjson, yaml_read
 from shoal.objects.apply import on_update
-from shoal.objects.errors import BadRequest, Cause, Conflict, invalid_object
+from shoal.objects.errors import BadRequest, Cause, Conflict, invalid_object, invalid_value
 from shoal.objects.names import validate_object_meta
 from shoal.objects.protobuf import decode as decode_protobuf
 from shoal.objects.wire import Request
@@ -28,36 +27,39 @@ MODIFIED = "the object has been modified; please apply your changes to the lates
 SERVER_FIELDS = ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion", "generation")
 
 
-def read_body(request: Request) -> Object:
-    if not request.body:
-        raise BadRequest("the request body is empty: an object is expected")
+def read_body(request: Request, kind: str = "object") -> Object:
+    """The object of a body; `kind` is what it should have been, for the error."""
     form = body_type(request.headers.get("content-type", ""))
     if form == PROTOBUF:
         _, _, obj = decode_protobuf(request.body)
         return obj
-    obj = read_yaml(request.body) if form == YAML else strictjson.loads(request.body)
+    try:
+        obj = yaml_read.loads(request.body) if form == YAML else strictjson.loads(request.body)
+    except BadRequest as error:
+        why = error.message if form == YAML else f"couldn't get version/kind; json parse error: {error.message}"
+        raise unrecognized(request.body, kind, why) from None
     if not isinstance(obj, dict):
-        raise BadRequest(
-            f"couldn't get version/kind; json parse error: an object was expected, not {type(obj).__name__}"
-        )
+        what = "array" if isinstance(obj, list) else "string" if isinstance(obj, str) else type(obj).__name__
+        why = f"couldn't get version/kind; json parse error: json: cannot unmarshal {what} into an object"
+        raise unrecognized(request.body, kind, why)
     return obj
 
 
-class _Loader(yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoader):  # type: ignore[misc]
-    """YAML as Kubernetes reads it: dates and sexagesimals stay text."""
+def unrecognized(body: bytes, kind: str, why: str) -> BadRequest:
+    """Shows the beginning of what came, as upstream does: text of an object, else its bytes."""
+    shown = body[:30].decode(errors="replace") if body[:1] == b"{" else body[:30].hex() or "<empty>"
+    more = " ..." if len(body) > 30 else ""
+    return BadRequest(f"the object provided is unrecognized (must be of type {kind}): {why} ({shown}{more})")
 
 
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-
-
-def read_yaml(data: bytes) -> Any:
-    try:
-        return yaml.load(data, _Loader)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise BadRequest(f"error decoding YAML: {error}") from None
+def member(obj: Object, field: str) -> Object:
+    """An object within one that no schema has checked; absent is empty."""
+    value = obj.get(field)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise BadRequest(f"json: cannot unmarshal the field {field}: an object was expected")
+    return value
 
 
 def check_type(call: Call, obj: Object) -> None:
@@ -68,9 +70,12 @@ def check_type(call: Call, obj: Object) -> None:
         raise BadRequest("Object 'Kind' is missing")
     if resource.custom and not api_version:
         raise BadRequest("Object 'apiVersion' is missing")
+    if resource.custom and kind != resource.kind and api_version == resource.api_version:
+        name = (obj.get("metadata") or {}).get("name") or ""
+        raise invalid_object(str(kind), resource.group, name, [invalid_value("kind", kind, f"must be {resource.kind}")])
     if kind and kind != resource.kind:
         raise BadRequest(
-            f'{kind} in version "{api_version}" cannot be handled as a {resource.kind}: '
+            f'{kind} in version "{str(api_version or "").rpartition("/")[2]}" cannot be handled as a {resource.kind}: '
             f"converting (v1.{kind}) to (v1.{resource.kind}): unknown conversion"
         )
     if api_version and api_version != resource.api_version:
@@ -86,12 +91,14 @@ def check_type(call: Call, obj: Object) -> None:
         raise BadRequest(f"{resource.kind} in version {resource.version} cannot be handled: metadata must be an object")
 
 
-def check_fields(call: Call, options: WriteOptions, obj: Object, text: bytes | None) -> None:
+def check_fields(
+    call: Call, options: WriteOptions, obj: Object, text: bytes | None, complaints: Sequence[str] = ()
+) -> None:
     """Prunes unknown fields and reports them (and duplicate keys of the text) as fieldValidation asks."""
-    complaints: list[str] = []
+    complaints = list(complaints)
     collect = options.field_validation != "Ignore"
-    if collect and text is not None and not call.request.headers.get("content-type", "").startswith(PROTOBUF):
-        complaints = strictjson.duplicates(text)
+    if collect and text is not None:
+        complaints += duplicates(text, call.request.headers.get("content-type", ""), obj)
     model = call.resource.model()
     complaints += model.prune(obj, collect=collect)
     if complaints:
@@ -102,7 +109,18 @@ def check_fields(call: Call, options: WriteOptions, obj: Object, text: bytes | N
         raise BadRequest(f'{kind} in version "{version}" cannot be handled as a {kind}: {problem}')
 
 
+def duplicates(text: bytes, content_type: str, obj: Object) -> list[str]:
+    """Keys given twice, in the words upstream has for the form of the text."""
+    form = body_type(content_type)
+    if form == YAML:
+        return yaml_read.duplicates(text)
+    return strictjson.duplicates(text, obj) if form == JSON else []
+
+
 def report(call: Call, options: WriteOptions, complaints: list[str]) -> None:
+    if options.field_validation == "Strict" and call.verb == "patch":
+        cause = invalid_value("patch", "", "strict decoding error: " + ", ".join(complaints))
+        raise invalid_object("", "", "", [cause])
     if options.field_validation == "Strict":
         title = (
             f"{call.resource.kind} in version {show(call.resource.version)} cannot be handled as a {call.resource.kind}"
@@ -138,8 +156,6 @@ def place(call: Call, metadata: Object) -> None:
         if given and given != call.namespace:
             raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
         metadata["namespace"] = call.namespace
-    elif given:
-        raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
     else:
         metadata.pop("namespace", None)
 
@@ -166,11 +182,19 @@ def own(core: Core, call: Call, options: WriteOptions, old: Object | None, new: 
         schema=call.resource.model().types,
         now=rfc3339(core.clock.now()),
         subresource=call.target.subresource,
+        reset=ignored_fields(call),
     )
     if entries:
         new["metadata"]["managedFields"] = entries
     else:
         new["metadata"].pop("managedFields", None)
+
+
+def ignored_fields(call: Call) -> Object | None:
+    """What a write to this endpoint does not write, and so cannot own."""
+    if call.target.subresource == "status":
+        return {"f:metadata": {}, "f:spec": {}}
+    return {"f:status": {}} if call.resource.status else None
 
 
 def manager_of(call: Call, options: WriteOptions) -> str:

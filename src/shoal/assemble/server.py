@@ -121,7 +121,11 @@ async def make_core(settings: ServerSettings, store: Store, clock: Clock) -> Cor
         authorizer=Authorizer(CachedRoles(cache)),
         tokens=signer,
         clock=clock,
-        dice=Dice(uid=lambda: str(uuid.uuid4()), suffix=lambda: "".join(random.choices(_LETTERS, k=5))),
+        dice=Dice(
+            uid=lambda: str(uuid.uuid4()),
+            suffix=lambda: "".join(random.choices(_LETTERS, k=5)),
+            fraction=random.random,
+        ),
     )
 
 

@@ -1,12 +1,9 @@
-"""How bytes get to an API server and back. The seam: HTTPS here, in-process in `apiserver.inprocess`."""
+"""How bytes get to an API server and back: the seam. HTTPS is in `https`, in-process in `apiserver.inprocess`."""
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import AsyncIterator, Mapping
 from typing import Protocol
-
-import aiohttp
 
 from shoal.objects.errors import ShoalError
 
@@ -26,58 +23,3 @@ class Transport(Protocol):
         """The status, then the body as it comes. The iterator must be closed."""
 
     async def close(self) -> None: ...
-
-
-class HttpsTransport:
-    """One connection pool to one server. `cut` bounds waiting for an answer, never a stream's length."""
-
-    def __init__(self, server: str, context: ssl.SSLContext | None, cut: float = 60.0) -> None:
-        self._server = server.rstrip("/")
-        self._context = context
-        self._cut = cut
-        self._session: aiohttp.ClientSession | None = None
-
-    def _open(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            connector = aiohttp.TCPConnector(ssl=self._context or True, limit=0)
-            self._session = aiohttp.ClientSession(connector=connector, auto_decompress=True)
-        return self._session
-
-    async def request(
-        self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes
-    ) -> tuple[int, Mapping[str, str], bytes]:
-        timeout = aiohttp.ClientTimeout(total=self._cut)
-        try:
-            async with self._open().request(
-                method, self._url(path, query), headers=headers, data=body or None, timeout=timeout
-            ) as answer:
-                return answer.status, {k.lower(): v for k, v in answer.headers.items()}, await answer.read()
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unreachable(f"{self._server} cannot be reached: {error}") from error
-
-    async def stream(
-        self, method: str, path: str, query: str, headers: Mapping[str, str]
-    ) -> tuple[int, AsyncIterator[bytes]]:
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._cut)
-        try:
-            answer = await self._open().request(method, self._url(path, query), headers=headers, timeout=timeout)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unreachable(f"{self._server} cannot be reached: {error}") from error
-        return answer.status, _pieces(answer)
-
-    def _url(self, path: str, query: str) -> str:
-        return f"{self._server}{path}?{query}" if query else f"{self._server}{path}"
-
-    async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-
-
-async def _pieces(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    try:
-        async for piece in answer.content.iter_any():
-            yield piece
-    except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        raise Unreachable(f"the stream broke: {error}") from error
-    finally:
-        answer.close()

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from shoal.kinds.apiextensions_structural import EMBEDDED, PRESERVE, properties_of, structural_causes
+from shoal.kinds.apiextensions_structural import EMBEDDED, INT_OR_STRING, PRESERVE, properties_of, structural_causes
 from shoal.objects.errors import Cause, forbidden_field, invalid_value, not_supported, required
 from shoal.objects.schema import MAX_DEPTH, default_causes, depth_of
 
@@ -28,6 +28,29 @@ _AT_ROOT = {
     "items": "Items", "properties": "Properties", "externalDocs": "ExternalDocs", "example": "Example",
     PRESERVE: "XPreserveUnknownFields", "x-kubernetes-validations": "XValidations",
 }  # fmt: skip
+_SHAPES: dict[str, tuple[str, tuple[type, ...]]] = {
+    **dict.fromkeys(
+        ("type", "format", "title", "description", "pattern", "id", "$ref", "x-kubernetes-list-type",
+         "x-kubernetes-map-type"),
+        ("must be a string", (str,)),
+    ),
+    **dict.fromkeys(
+        ("maxLength", "minLength", "maxItems", "minItems", "maxProperties", "minProperties"),
+        ("must be an integer", (int,)),
+    ),
+    **dict.fromkeys(("maximum", "minimum", "multipleOf"), ("must be a number", (int, float))),
+    **dict.fromkeys(
+        ("nullable", "uniqueItems", "exclusiveMaximum", "exclusiveMinimum", PRESERVE, EMBEDDED, INT_OR_STRING),
+        ("must be a boolean", (bool,)),
+    ),
+    **dict.fromkeys(("enum", "required", "x-kubernetes-list-map-keys", "x-kubernetes-validations"),
+                    ("must be a list", (list,))),
+}  # fmt: skip
+_MEMBERS: dict[str, tuple[str, type]] = {
+    "required": ("must be a string", str),
+    "x-kubernetes-list-map-keys": ("must be a string", str),
+    "x-kubernetes-validations": ("must be an object", dict),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +83,7 @@ def _shape(schema: Any, path: str) -> Iterator[Cause]:
     if not isinstance(schema, dict):
         yield invalid_value(path, schema, "must be a schema object")
         return
+    yield from _keyword_shapes(schema, path)
     for key in ("properties", "patternProperties", "definitions"):
         value = schema.get(key)
         if value is not None and not isinstance(value, dict):
@@ -78,6 +102,18 @@ def _shape(schema: Any, path: str) -> Iterator[Cause]:
         value = schema.get(key)
         if value is not None and not isinstance(value, others):
             yield from _shape(value, f"{path}.{key}")
+
+
+def _keyword_shapes(schema: JsonSchema, path: str) -> Iterator[Cause]:
+    for key in [key for key in schema if key in _SHAPES]:
+        told, kinds = _SHAPES[key]
+        if schema[key] is not None and type(schema[key]) not in kinds:
+            yield invalid_value(f"{path}.{key}", schema[key], told)
+        elif key in _MEMBERS:
+            told, kind = _MEMBERS[key]
+            for index, member in enumerate(schema[key] or ()):
+                if type(member) is not kind:
+                    yield invalid_value(f"{path}.{key}[{index}]", member, told)
 
 
 def _has_unsupported(schema: JsonSchema) -> bool:

@@ -16,7 +16,7 @@ from shoal.kinds.apiextensions import (
     is_true,
     versions,
 )
-from shoal.kinds.apiextensions_versions import label_problem, shared_causes, subdomain_problems, version_causes
+from shoal.kinds.apiextensions_versions import label_problem, shared_causes, version_causes
 from shoal.objects.errors import (
     Cause,
     forbidden_field,
@@ -24,6 +24,7 @@ from shoal.objects.errors import (
     not_supported,
     required,
 )
+from shoal.objects.names import is_dns1123_subdomain
 
 _MIXED = "may have mixed case, but should otherwise match: "
 
@@ -72,7 +73,7 @@ def _shape(spec: Object) -> Iterator[Cause]:
 
 def _name(crd: Object, spec: Object) -> Iterator[Cause]:
     name = crd.get("metadata", {}).get("name") or ""
-    for problem in subdomain_problems(name):
+    for problem in is_dns1123_subdomain(name):
         yield invalid_value("metadata.name", name, problem)
     if name != f"{spec.get('names', {}).get('plural') or ''}.{spec.get('group') or ''}":
         yield invalid_value("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
@@ -104,7 +105,7 @@ def _spec(spec: Object) -> Iterator[Cause]:
 
 
 def _group(group: str) -> Iterator[Cause]:
-    problems = subdomain_problems(group)
+    problems = is_dns1123_subdomain(group)
     if not group:
         yield required("spec.group")
     elif problems:

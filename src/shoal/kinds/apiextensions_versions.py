@@ -9,31 +9,16 @@ from typing import Any
 from shoal.kinds.apiextensions import Object
 from shoal.kinds.apiextensions_schema import schema_causes
 from shoal.objects.errors import Cause, duplicate, invalid_value, required, too_many
+from shoal.objects.names import is_dns1035_label
 
 MAX_SELECTABLE_FIELDS = 8
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
-_LABEL, _SUBDOMAIN = "[a-z]([-a-z0-9]*[a-z0-9])?", r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
-_is_label, _is_subdomain = re.compile(_LABEL).fullmatch, re.compile(_SUBDOMAIN).fullmatch
-_LABEL_DETAIL = (
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character,"
-    f" and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '{_LABEL}')"
-)
-_SUBDOMAIN_DETAIL = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and"
-    f" end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SUBDOMAIN}')"
-)
 
 
 def label_problem(value: str) -> str:
-    """What keeps it from being a DNS-1035 label."""
-    problems = ["must be no more than 63 characters"] if len(value) > 63 else []
-    return ",".join(problems if _is_label(value) else [*problems, _LABEL_DETAIL])
-
-
-def subdomain_problems(value: str) -> list[str]:
-    problems = ["must be no more than 253 characters"] if len(value) > 253 else []
-    return problems if _is_subdomain(value) else [*problems, _SUBDOMAIN_DETAIL]
+    """What keeps it from being a DNS-1035 label, in one text."""
+    return ",".join(is_dns1035_label(value))
 
 
 def _same_everywhere(listed: list[Object], key: str) -> bool:

@@ -234,11 +234,13 @@ def forbidden_field(path: str, detail: str) -> Cause:
 
 
 def too_long(path: str, limit: int) -> Cause:
-    return Cause("FieldValueTooLong", _said(path, "Too long", f"may not be more than {limit} bytes"), path)
+    return Cause("FieldValueTooLong", _said(path, "Too long", f"may not be more than {counted(limit, 'byte')}"), path)
 
 
 def too_many(path: str, actual: int, limit: int) -> Cause:
-    return Cause("FieldValueTooMany", _said(path, f"Too many: {actual}", f"must have at most {limit} items"), path)
+    return Cause(
+        "FieldValueTooMany", _said(path, f"Too many: {actual}", f"must have at most {counted(limit, 'item')}"), path
+    )
 
 
 def invalid_object(kind: str, group: str, name: str, causes: Iterable[Cause]) -> Invalid:
@@ -257,7 +259,7 @@ def invalid_object(kind: str, group: str, name: str, causes: Iterable[Cause]) ->
 def show(value: object) -> str:
     """A value as Go's field errors print it: strings quoted, composites as JSON."""
     if isinstance(value, str):
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        return json.dumps(value, ensure_ascii=False)
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -265,6 +267,10 @@ def show(value: object) -> str:
     if isinstance(value, dict | list):
         return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     return str(value)
+
+
+def counted(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
 def _said(path: str, what: str, detail: str) -> str:

@@ -52,7 +52,9 @@ def _checked(patch: Any) -> list[dict[str, Any]]:
         if not isinstance(operation, dict):
             raise BadRequest(f"json: cannot unmarshal {_go_kind(operation)} into Go value of type jsonpatch.Operation")
     if len(patch) > MAX_OPERATIONS:
-        raise TooLarge(f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(patch)}")
+        raise TooLarge(
+            f"Request entity too large: The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(patch)}"
+        )
     return patch
 
 

@@ -44,8 +44,13 @@ def too_deep(value: Any) -> bool:
     return False
 
 
-def duplicates(data: bytes | str) -> list[str]:
-    """`duplicate field "spec.a"` for every member given twice, in the order they come; at most 100."""
+def duplicates(data: bytes | str, value: Any = None) -> list[str]:
+    """`duplicate field "spec.a"` for every member given twice, in the order they come; at most 100.
+
+    `value` is what `loads` made of the data, unchanged since: with it a clean body costs a few microseconds.
+    """
+    if value is not None and isinstance(data, bytes) and _has_as_many_keys(data, value):
+        return []
     try:
         text = data.decode() if isinstance(data, bytes) else data
         _detect(text)
@@ -61,6 +66,20 @@ def duplicates(data: bytes | str) -> list[str]:
         raise BadRequest(_TOO_DEEP) from None
     except ValueError:
         raise BadRequest(_explain(data)) from None
+
+
+def _has_as_many_keys(data: bytes, value: Any) -> bool:
+    """Whether text and value have the same number of members, counted by the `":` that ends each key.
+
+    A quote inside a string is escaped, so `":` without a backslash ends a key and nothing else; where
+    escaped backslashes or space before a colon blur that, the answer is no, and the slow way decides.
+    """
+    if b"\\\\" in data or b" :" in data or b"\n:" in data or b"\t:" in data or b"\r:" in data:
+        return False
+    again = orjson.dumps(value)
+    if b"\\\\" in again:
+        return False
+    return data.count(b'":') - data.count(b'\\":') == again.count(b'":') - again.count(b'\\":')
 
 
 class _Twice(Exception):

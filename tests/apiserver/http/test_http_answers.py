@@ -12,6 +12,7 @@ import pytest
 from tests.apiserver.http.loopback import GET, Client, Serve, until
 
 from shoal.apiserver.http import HttpServer, Limits, encode_gzip, status_response
+from shoal.apiserver.http.connection import Connection
 from shoal.apiserver.http.encoding import BATCH, batches, date_line
 from shoal.clock import FakeClock
 from shoal.objects.errors import NotFound, StatusError, TooManyRequests
@@ -102,6 +103,22 @@ async def test_answer_nobody_takes_is_given_up(serve: Serve) -> None:
     client.send(GET % b"/")
     await until(lambda: bool(site.server._connections))
     await until(lambda: not site.server._connections)
+
+
+async def test_peer_that_takes_something_gets_more_time() -> None:
+    class Narrow(asyncio.Transport):
+        def write(self, data: object) -> None:
+            connection.pause_writing()
+
+    loop = asyncio.get_running_loop()
+    server = HttpServer(lambda _: Response(200, [b"x" * BATCH] * 3), limits=Limits(idle_timeout=180.0))
+    connection = Connection(server, loop)
+    connection.connection_made(Narrow())
+    connection.data_received(GET % b"/")
+    assert connection.deadline == 180.0
+    server.now = 100.0
+    connection.resume_writing()
+    assert connection.deadline == 280.0
 
 
 async def test_batches_join_small_pieces_and_cut_large_ones() -> None:

@@ -7,9 +7,10 @@ import contextlib
 import json
 
 import pytest
-from tests.apiserver.http.loopback import GET, Serve, Site
+from tests.apiserver.http.loopback import GET, Serve, Site, until
 
 from shoal.apiserver.http import Limits
+from shoal.apiserver.http.reading import Incoming, RequestReader
 from shoal.objects.wire import Answer, Request, Response
 
 pytestmark = pytest.mark.anyio
@@ -94,6 +95,54 @@ async def test_expect_continue_is_answered_before_the_body_comes(serve: Serve) -
     assert (await client.head()).status == 100
     client.send(b"{}")
     assert (await client.receive()).body == b"PUT /x? {}"
+
+
+async def test_no_continue_for_a_body_that_comes_anyway(serve: Serve) -> None:
+    client = await (await serve()).connect()
+    client.send(b"PUT /x HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n{")
+    await asyncio.sleep(0.01)
+    client.send(b"}")
+    assert (await client.receive()).status == 200
+
+
+def test_nothing_is_read_after_a_request_that_closes() -> None:
+    reader = RequestReader(Limits(), "", None)
+    reader.feed(HELLO + b"GET /last HTTP/1.0\r\n\r\nnonsense")
+    reader.feed(HELLO)
+    assert [item.request.path for item in reader.ready if isinstance(item, Incoming)] == ["/hello", "/last"]
+    assert len(reader.ready) == 2
+
+
+async def test_pipelining_is_held_back_while_a_request_is_under_way(serve: Serve) -> None:
+    gate = asyncio.Event()
+
+    async def handler(request: Request) -> Answer:
+        await gate.wait()
+        return Response(200, b"")
+
+    site = await serve(handler)
+    client = await site.connect()
+    client.send(HELLO * 3)
+    await until(lambda: bool(site.server._connections))
+    (connection,) = site.server._connections
+    await until(lambda: not connection._transport.is_reading())
+    gate.set()
+    assert [(await client.receive()).status for _ in range(3)] == [200] * 3
+    assert connection._transport.is_reading()
+
+
+async def test_pipelining_is_held_back_while_the_answers_are_not_read(serve: Serve) -> None:
+    served: list[str] = []
+
+    def handler(request: Request) -> Response:
+        served.append(request.path)
+        return Response(200, b"x" * 200_000)
+
+    client = await (await serve(handler)).connect()
+    client.send(HELLO * 500)
+    await asyncio.sleep(0.05)
+    assert 0 < len(served) < 250
+    assert [len((await client.receive()).body) for _ in range(500)] == [200_000] * 500
 
 
 async def test_request_line_and_headers_reach_the_handler(serve: Serve) -> None:
@@ -191,7 +240,7 @@ async def test_body_at_the_limit_is_taken(serve: Serve) -> None:
     ],
     ids=["target", "header", "headers", "trailer"],
 )
-async def test_headers_over_the_limit_are_refused(serve: Serve, head: bytes) -> None:
+async def test_unfinished_headers_over_the_limit_are_refused(serve: Serve, head: bytes) -> None:
     site = await serve(limits=Limits(max_header_bytes=1000))
     client = await site.connect()
     for at in range(0, len(head), 100):
@@ -200,6 +249,16 @@ async def test_headers_over_the_limit_are_refused(serve: Serve, head: bytes) -> 
     received = await client.receive()
     assert received.status == 431
     assert json.loads(received.body)["message"] == "request headers too large: limit is 1000"
+
+
+async def test_finished_headers_over_the_limit_are_refused(serve: Serve) -> None:
+    site = await serve(limits=Limits(max_header_bytes=1000))
+    just, over = (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * size + b"\r\n\r\n" for size in (900, 1000))
+    too_large = (431, "RequestHeaderFieldsTooLarge", "request headers too large: limit is 1000")
+    assert await refused(site, over) == too_large
+    client = await site.connect()
+    client.send(just * 3)
+    assert [(await client.receive()).status for _ in range(3)] == [200] * 3
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from tests.apiserver.http.loopback import GET, Client, Serve, Site, echo, until
 
 from shoal.apiserver.http import Limits
+from shoal.apiserver.http.encoding import BATCH
 from shoal.objects.errors import Expired
 from shoal.objects.wire import Answer, Request, Response, Sink, StreamResponse
 
@@ -145,12 +146,18 @@ async def test_first_burst_may_be_larger_than_the_limit(serve: Serve) -> None:
         for piece in burst:
             sink.write(piece)
 
-    client = await (await serve(lambda _: StreamResponse(200, start), Limits(max_pending=1000))).connect()
+    site = await serve(lambda _: StreamResponse(200, start), Limits(max_pending=1000))
+    client = await site.connect()
     client.send(GET % b"/")
+    await until(lambda: len(kept) == 1)
     await asyncio.sleep(0.02)
+    kept[0].write(b"tail")
+    assert not kept[0].closed
     assert kept[0].pending > 1_000_000
+    (connection,) = site.server._connections
+    assert connection._transport.get_write_buffer_size() < 4 * BATCH
     kept[0].close()
-    assert (await client.receive()).body == b"".join(burst)
+    assert (await client.receive()).body == b"".join(burst) + b"tail"
 
 
 async def test_stop_ends_streams_and_idle_connections_and_lets_requests_finish(serve: Serve) -> None:
@@ -178,6 +185,27 @@ async def test_stop_ends_streams_and_idle_connections_and_lets_requests_finish(s
     received = await busy.receive()
     assert (received.body, received.headers["connection"]) == (b"done", "close")
     await stopping
+
+
+async def test_stream_that_begins_while_the_server_stops_ends_at_once(serve: Serve) -> None:
+    watches, gate, begun = Watches(), asyncio.Event(), asyncio.Event()
+
+    async def later(request: Request) -> Answer:
+        begun.set()
+        await gate.wait()
+        return StreamResponse(200, watches.start)
+
+    site = await serve(later)
+    client = await site.connect()
+    client.send(GET % b"/")
+    await begun.wait()
+    stopping = asyncio.create_task(site.server.stop(5.0))
+    await asyncio.sleep(0)
+    gate.set()
+    assert (await client.receive()).body == b""
+    assert await client.rest() == b""
+    await stopping
+    assert watches.closed == 1
 
 
 async def test_stop_aborts_what_does_not_finish_in_time(serve: Serve) -> None:

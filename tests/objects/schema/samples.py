@@ -94,3 +94,40 @@ def objects(draw: st.DrawFn, schema: dict[str, Json]) -> Json:
 def pairs(draw: st.DrawFn) -> tuple[dict[str, Json], dict[str, Json]]:
     schema = draw(schemas())
     return schema, draw(objects(schema))
+
+
+def _bare(schema: dict[str, Json]) -> dict[str, Json]:
+    """The schema without anything that restricts values further than their types."""
+    kept: dict[str, Json] = {key: schema[key] for key in ("type", "nullable") if key in schema}
+    if "properties" in schema:
+        kept["properties"] = {key: _bare(sub) for key, sub in schema["properties"].items()}
+        kept["required"] = sorted(kept["properties"])[:1]
+    for key in ("items", "additionalProperties"):
+        if key in schema:
+            kept[key] = _bare(schema[key])
+    return kept
+
+
+@st.composite
+def _fitting(draw: st.DrawFn, schema: dict[str, Json]) -> Json:
+    kind = schema["type"]
+    if schema.get("nullable") and draw(st.booleans()):
+        return None
+    if kind == "integer":
+        return draw(st.integers(-(2**63), 2**63 - 1))
+    if kind in _VALUES:
+        return draw(_VALUES[kind])
+    if kind == "array":
+        return draw(st.lists(_fitting(schema["items"]), max_size=3))
+    if "additionalProperties" in schema:
+        return draw(st.dictionaries(_KEYS, _fitting(schema["additionalProperties"]), max_size=2))
+    needed = schema.get("required", ())
+    inner = schema.get("properties", {})
+    return {key: draw(_fitting(sub)) for key, sub in inner.items() if key in needed or draw(st.booleans())}
+
+
+@st.composite
+def fitting_pairs(draw: st.DrawFn) -> tuple[dict[str, Json], dict[str, Json]]:
+    """A schema and an object that it accepts as it is."""
+    schema = _bare(draw(schemas()))
+    return schema, draw(_fitting(schema))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.objects.schema.samples import object_with, resource
 
-from samples import object_with, resource
-from shoal.objects.schema import compile
+from shoal.objects.schema import compile as compiled
 
 NUMBERED = {"type": "object", "properties": {"z": {"type": "integer", "default": 3}}}
 FIELD = {
@@ -42,7 +42,7 @@ ALWAYS = {"a": "A", "nullable": "N"}
     ],
 )
 def test_defaults(given: Any, filled: Any) -> None:
-    schema = compile(resource(FIELD))
+    schema = compiled(resource(FIELD))
     obj = object_with(given)
     schema.prune(obj)
     schema.default(obj)
@@ -50,7 +50,11 @@ def test_defaults(given: Any, filled: Any) -> None:
 
 
 def test_a_default_is_copied_and_filled_itself() -> None:
-    schema = compile(resource({"type": "object", "default": {"list": [{}]}, "properties": {"list": {"type": "array", "items": NUMBERED}}}))
+    schema = compiled(
+        resource(
+            {"type": "object", "default": {"list": [{}]}, "properties": {"list": {"type": "array", "items": NUMBERED}}}
+        )
+    )
     first: dict[str, Any] = {"spec": {}}
     second: dict[str, Any] = {"spec": {}}
     schema.default(first)
@@ -61,5 +65,5 @@ def test_a_default_is_copied_and_filled_itself() -> None:
 
 def test_an_absent_parent_without_default_stays_absent() -> None:
     obj: dict[str, Any] = {"kind": "W"}
-    compile(resource(FIELD)).default(obj)
+    compiled(resource(FIELD)).default(obj)
     assert obj == {"kind": "W"}

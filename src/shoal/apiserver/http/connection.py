@@ -54,8 +54,8 @@ class Server(Protocol):
 
 class Connection(asyncio.Protocol):
     __slots__ = (
-        "_closing", "_current", "_incoming", "_loop", "_phase", "_reader", "_reading", "_server", "_transport",
-        "deadline", "paused",
+        "_closing", "_current", "_incoming", "_loop", "_phase", "_reader", "_reading", "_server", "_stopping",
+        "_transport", "deadline", "paused",
     )  # fmt: skip
 
     _transport: asyncio.Transport
@@ -66,7 +66,7 @@ class Connection(asyncio.Protocol):
         self._server = server
         self._loop = loop
         self._current: asyncio.Future[Answer] | Iterator[bytes | memoryview] | StreamSink | None = None
-        self._closing = False
+        self._closing = self._stopping = False
         self._reading = True
         self.paused = False
         self._phase: Phase | None = Phase.HEAD
@@ -115,7 +115,7 @@ class Connection(asyncio.Protocol):
 
     def finish(self) -> None:
         """No further request; what is under way may end, a stream ends now."""
-        self._reader.ended = True
+        self._reader.ended = self._stopping = True
         if isinstance(self._current, StreamSink):
             self._closing = True
             self._current.close()
@@ -258,6 +258,8 @@ class Connection(asyncio.Protocol):
         )
         try:
             answer.start(sink)
+            if self._stopping:
+                sink.close()
         except Exception as error:
             if self._current is sink:
                 self._current = None

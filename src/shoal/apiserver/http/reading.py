@@ -97,12 +97,12 @@ class RequestReader:
         self._target = self._target + url if self._target else url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self.phase is _HEAD:  # a trailer must not pass for a header
-            self._lines.append((_NAMES.get(name) or _lower(name), value.decode("latin-1")))
+        self._lines.append((_NAMES.get(name) or _lower(name), value.decode("latin-1")))
 
     def on_headers_complete(self) -> None:
         self.phase = _BODY
         self._fed = 0
+        # Taken now: httptools reports trailers as headers later, and they must not pass for some.
         lines = self._lines
         self._headers = headers = dict(lines)
         if len(headers) != len(lines):

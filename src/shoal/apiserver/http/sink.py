@@ -65,7 +65,7 @@ class StreamSink:
         return self._held + (0 if self._ended else self._transport.get_write_buffer_size())
 
     def write(self, data: bytes) -> None:
-        if self._closed or not data:
+        if self._closed:
             return
         self._pieces.append(data)
         self._held += len(data)

@@ -1,8 +1,8 @@
-"""/openapi/v3 and below it: the index, and a document per group and version.
+"""/openapi/v3 and below it: the index, and a document per group and version; /openapi/v2, the same in one.
 
 The index needs no document: a hash of what a document would be made of stands for it. Documents are built on
 their first request and kept as bytes as long as a registry that serves them lives; registries that serve the
-same share them. OpenAPI v2 and the protobuf forms are refused.
+same share them. The protobuf form of v3 is refused.
 """
 
 from __future__ import annotations
@@ -14,13 +14,18 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 import orjson
 
 from shoal import __version__
-from shoal.apiserver.negotiate import accepted, no_transform
+from shoal.apiserver.negotiate import JSON, accepted, no_transform
+from shoal.apiserver.openapi import gnostic
 from shoal.apiserver.openapi.document import make_document
+from shoal.apiserver.openapi.swagger import make_swagger
 from shoal.apiserver.registry import Registry, Resource
 from shoal.objects.errors import NotFound
 from shoal.objects.wire import Request, Response
 
 GroupVersion = tuple[str, str]
+
+_PROTOBUF = (gnostic.MEDIA_TYPE, gnostic.MEDIA_TYPE.replace("v2.v1", "v2@v1"))
+"""The second is how it was called before 1.27; what is sent has the new name, as upstream."""
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
@@ -47,6 +52,8 @@ class OpenApi:
         published = self._published.get(registry)
         if published is None:
             published = self._published[registry] = _publish(registry)
+        if rest == "v2":
+            return self._swagger(registry, published, request)
         version, _, name = rest.partition("/")
         if version != "v3" or (name and name not in published.hashes):
             raise NotFound("the server could not find the requested resource")
@@ -61,6 +68,24 @@ class OpenApi:
             return Response(304, b"", headers=(*headers, ("ETag", f'"{digest}"')))
         document = published.documents.get(name) or self._document(registry, published, name)
         return Response(200, document.body, headers=(*headers, ("ETag", f'"{digest}"')))
+
+    def _swagger(self, registry: Registry, published: _Published, request: Request) -> Response:
+        accept = request.headers.get("accept", "")
+        protobuf = any(form in accept for form in _PROTOBUF)
+        if not protobuf:
+            no_transform(accepted(accept))
+        media = gnostic.MEDIA_TYPE if protobuf else JSON
+        digest = hashlib.sha256("".join(published.hashes.values()).encode()).hexdigest().upper()
+        headers = (("ETag", f'"{digest}"'), ("Vary", "Accept"))
+        if _is_known(request, digest):
+            return Response(304, b"", headers=headers)
+        document = published.documents.get(media) or self._shared.get(digest + media)
+        if document is None:
+            served = ((gv, registry.resources(*gv)) for gv in published.served.values())
+            made = make_swagger(make_document(*gv, resources) for gv, resources in served)
+            document = _Document(gnostic.encode(made) if protobuf else orjson.dumps(made))
+        published.documents[media] = self._shared[digest + media] = document
+        return Response(200, document.body, content_type=media, headers=headers)
 
     def _document(self, registry: Registry, published: _Published, name: str) -> _Document:
         digest = published.hashes[name]

@@ -19,46 +19,59 @@ from shoal.apiserver.verbs.watch import watch
 from shoal.objects.errors import MethodNotSupported, NotFound
 from shoal.objects.wire import Answer
 
-Verb = Callable[[Core, Call], Answer | Awaitable[Answer]]
+Read = Callable[[Core, Call], Answer]
+Write = Callable[[Core, Call], Awaitable[Answer]]
 
-VERBS: dict[str, Verb] = {
-    "get": get,
-    "list": list_objects,
-    "watch": watch,
+READS: dict[str, Read] = {"get": get, "list": list_objects, "watch": watch}
+WRITES: dict[str, Write] = {
     "create": create,
     "update": update,
     "patch": patch,
     "delete": delete,
     "deletecollection": deletecollection,
 }
-STATUS: dict[str, Verb] = {"get": get, "update": update, "patch": patch}
-SCALE: dict[str, Verb] = {"get": get_scale, "update": update_scale, "patch": patch_scale}
-OTHERS: dict[tuple[str, str], dict[str, Verb]] = {
-    ("namespaces", "finalize"): {"update": finalize},
-    ("serviceaccounts", "token"): {"create": create_token},
+STATUS: tuple[dict[str, Read], dict[str, Write]] = ({"get": get}, {"update": update, "patch": patch})
+SCALE: tuple[dict[str, Read], dict[str, Write]] = (
+    {"get": get_scale},
+    {"update": update_scale, "patch": patch_scale},
+)
+OTHERS: dict[tuple[str, str], tuple[dict[str, Read], dict[str, Write]]] = {
+    ("namespaces", "finalize"): ({}, {"update": finalize}),
+    ("serviceaccounts", "token"): ({"create": create_token}, {}),
 }
 REVIEWS = ("authentication.k8s.io", "authorization.k8s.io")
 
 
-def find_verb(call: Call) -> Verb:
+def find_read(call: Call) -> Read | None:
+    """What answers the call at once; None when it has to wait for the store (see `find_write`)."""
+    reads, writes = _tables(call)
+    found = reads.get(call.verb)
+    nameless = not call.name and call.verb in ("update", "patch")
+    if found is None and (call.verb not in writes or nameless):
+        raise MethodNotSupported(
+            f'{call.verb} is not supported on resources of kind "{call.resource.group_resource}"',
+            group=call.resource.group,
+            kind=call.resource.plural,
+        )
+    return found
+
+
+def find_write(call: Call) -> Write:
+    return _tables(call)[1][call.verb]
+
+
+def _tables(call: Call) -> tuple[dict[str, Read], dict[str, Write]]:
     resource, subresource = call.resource, call.target.subresource
     if not subresource:
         if resource.group in REVIEWS and call.verb == "create":
-            return review
-        table = {name: verb for name, verb in VERBS.items() if name in resource.verbs}
-    elif subresource == "status" and resource.status:
-        table = STATUS
-    elif subresource == "scale" and resource.scale is not None:
-        table = SCALE
-    elif subresource in resource.subresources:
-        table = OTHERS.get((resource.plural, subresource), {})
-    else:
-        raise NotFound("the server could not find the requested resource")
-    found = table.get(call.verb)
-    if found is None:
-        raise MethodNotSupported(
-            "the server does not allow this method on the requested resource",
-            group=resource.group,
-            kind=resource.plural,
-        )
-    return found
+            return {"create": review}, {}
+        # Creations of a kind that is going away are refused by admission, which says why.
+        allowed = call.verb in resource.verbs or (resource.custom and call.verb == "create")
+        return (READS, WRITES) if allowed else ({}, {})
+    if subresource == "status" and resource.status:
+        return STATUS
+    if subresource == "scale" and resource.scale is not None:
+        return SCALE
+    if subresource in resource.subresources:
+        return OTHERS.get((resource.plural, subresource), ({}, {}))
+    raise NotFound("the server could not find the requested resource")

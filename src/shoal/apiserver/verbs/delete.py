@@ -16,9 +16,9 @@ from shoal.apiserver.options import DeleteOptions, delete_options, list_options
 from shoal.apiserver.render import many, one, served, served_object
 from shoal.apiserver.selection import selection
 from shoal.apiserver.verbs.update import remove
-from shoal.apiserver.writing import conflict, key_of, read_body, settle, stored_value
+from shoal.apiserver.writing import key_of, read_body, settle, stored_value
 from shoal.clock import rfc3339
-from shoal.objects.errors import BadRequest, NotFound
+from shoal.objects.errors import BadRequest, Conflict, NotFound
 from shoal.objects.wire import Response
 from shoal.store.interface import CompareFailed
 
@@ -32,6 +32,8 @@ async def delete(core: Core, call: Call) -> Response:
     options = _options(call)
     entry = call.found()
     marked = await _delete(core, call, entry, options)
+    if marked is None and call.resource.rules.returns_deleted:
+        marked = entry.data
     if marked is not None:
         return one(call.resource, call.view, marked, core.clock.now())
     uid = entry.object()["metadata"]["uid"]
@@ -124,11 +126,20 @@ def _namespace_content(obj: Object) -> bool:
 def _check_preconditions(call: Call, entry: Entry, obj: Object, options: DeleteOptions) -> None:
     uid = obj["metadata"]["uid"]
     if options.uid and options.uid != uid:
-        raise conflict(call, f"the UID in the precondition ({options.uid}) does not match the UID in record ({uid}). "
-                             "The object might have been deleted and then recreated")  # fmt: skip
+        raise _failed(call, entry, f"the UID in the precondition ({options.uid}) does not match the UID in record "
+                                   f"({uid}). The object might have been deleted and then recreated")  # fmt: skip
     if options.resource_version and options.resource_version != str(entry.revision):
-        raise conflict(
+        raise _failed(
             call,
+            entry,
             f"the ResourceVersion in the precondition ({options.resource_version}) does not match the "
             f"ResourceVersion in record ({entry.revision}). The object might have been modified",
         )
+
+
+def _failed(call: Call, entry: Entry, why: str) -> Conflict:
+    """Upstream names the kind, not the resource, when a deletion's precondition fails."""
+    resource = call.resource
+    title = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+    message = f'Operation cannot be fulfilled on {title} "{entry.name}": {why}'
+    return Conflict(message, name=entry.name, group=resource.group, kind=resource.kind)

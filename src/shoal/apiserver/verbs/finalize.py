@@ -9,7 +9,8 @@ import orjson
 from shoal.apiserver.core import Call, Core
 from shoal.apiserver.options import write_options
 from shoal.apiserver.verbs.update import change
-from shoal.apiserver.writing import check_type, read_body
+from shoal.apiserver.writing import check_type, member, read_body
+from shoal.objects.errors import BadRequest
 from shoal.objects.wire import Response
 
 Object = dict[str, Any]
@@ -19,7 +20,9 @@ async def finalize(core: Core, call: Call) -> Response:
     options = write_options(call.query, "UpdateOptions")
     body = read_body(call.request)
     check_type(call, body)
-    wanted = list((body.get("spec") or {}).get("finalizers") or ())
+    wanted = member(body, "spec").get("finalizers") or []
+    if not isinstance(wanted, list) or not all(isinstance(each, str) for each in wanted):
+        raise BadRequest("json: cannot unmarshal into Go struct field NamespaceSpec.spec.finalizers of type []string")
 
     def make(old: Object) -> Object:
         new: Object = orjson.loads(orjson.dumps(old))

@@ -11,9 +11,9 @@ from shoal.apiserver.negotiate import patch_type
 from shoal.apiserver.options import WriteOptions, apply_options, write_options
 from shoal.apiserver.verbs.create import create_object
 from shoal.apiserver.verbs.update import Make, change
-from shoal.apiserver.writing import check_fields, check_type, conflict, read_yaml, report
+from shoal.apiserver.writing import check_fields, check_type, conflict, ignored_fields
 from shoal.clock import rfc3339
-from shoal.objects import jsonpatch, mergepatch, strategic, strictjson
+from shoal.objects import jsonpatch, mergepatch, strategic, strictjson, yaml_read
 from shoal.objects.apply import apply
 from shoal.objects.errors import BadRequest, forbidden_field, invalid_object
 from shoal.objects.wire import Response
@@ -30,8 +30,10 @@ async def patch(core: Core, call: Call) -> Response:
         cause = forbidden_field("force", "may not be specified for non-apply patch")
         raise invalid_object("PatchOptions", "meta.k8s.io", "", [cause])
     make = patcher(form, call)
-    _warn_duplicates(call, options)
-    return await change(core, call, options, _checked(call, options, make))
+    twice = strictjson.duplicates(call.request.body) if options.field_validation != "Ignore" else []
+    if form == "json":
+        twice = [f"json patch {said}" for said in twice]
+    return await change(core, call, options, _checked(call, options, make, twice))
 
 
 def patcher(form: str, call: Call) -> Make:
@@ -48,7 +50,7 @@ def patcher(form: str, call: Call) -> Make:
     return lambda old: _an_object(strategic.apply(orjson.loads(orjson.dumps(old)), body, model.schema, model.resolve))
 
 
-def _checked(call: Call, options: WriteOptions, make: Make) -> Make:
+def _checked(call: Call, options: WriteOptions, make: Make, twice: list[str]) -> Make:
     def made(old: Object) -> Object:
         new = make(old)
         if new is old:
@@ -56,20 +58,14 @@ def _checked(call: Call, options: WriteOptions, make: Make) -> Make:
         if not isinstance(new.get("metadata"), dict):
             raise BadRequest("metadata must be an object")
         check_type(call, new)
-        if new["metadata"].get("name") != call.name:
-            raise BadRequest("the name of the object does not match the name on the URL")
-        call.warnings.clear()
-        check_fields(call, options, new, None)
+        name = new["metadata"].get("name")
+        if name != call.name:
+            raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
+        call.warnings[:] = [call.resource.deprecated] if call.resource.deprecated else []
+        check_fields(call, options, new, None, twice)
         return new
 
     return made
-
-
-def _warn_duplicates(call: Call, options: WriteOptions) -> None:
-    if options.field_validation != "Ignore":
-        complaints = strictjson.duplicates(call.request.body)
-        if complaints:
-            report(call, options, complaints)
 
 
 def _an_object(value: object) -> Object:
@@ -78,9 +74,21 @@ def _an_object(value: object) -> Object:
     return value
 
 
+def _check_duplicates(call: Call, options: WriteOptions) -> None:
+    """Of an apply patch. Its unknown fields are refused in any case: nobody could own them."""
+    body = call.request.body
+    if options.field_validation == "Ignore" or (body[:1] == b"{" and not strictjson.duplicates(body)):
+        return
+    for said in yaml_read.duplicates(body):
+        if options.field_validation == "Strict":
+            raise BadRequest(f"error strict decoding YAML: error converting YAML to JSON: {said}")
+        call.warnings.append(f"error converting YAML to JSON: {said}")
+
+
 async def _apply(core: Core, call: Call, options: WriteOptions) -> Response:
     apply_options(options)
-    config = read_yaml(call.request.body) if call.request.body[:1] != b"{" else strictjson.loads(call.request.body)
+    read = strictjson.loads if call.request.body[:1] == b"{" else yaml_read.loads
+    config = read(call.request.body)
     if not isinstance(config, dict):
         raise BadRequest("error decoding YAML: an object was expected")
     check_type(call, config)
@@ -89,8 +97,7 @@ async def _apply(core: Core, call: Call, options: WriteOptions) -> Response:
         raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
     if config["metadata"].get("managedFields"):
         raise BadRequest("metadata.managedFields must be nil")
-    text = call.request.body if call.request.body[:1] == b"{" else None
-    check_fields(call, options, config, text)
+    _check_duplicates(call, options)
 
     def make(live: Object | None) -> Object:
         return apply(
@@ -102,6 +109,7 @@ async def _apply(core: Core, call: Call, options: WriteOptions) -> Response:
             force=bool(options.force),
             now=rfc3339(core.clock.now()),
             subresource=call.target.subresource,
+            reset=ignored_fields(call),
         )
 
     if call.entry() is None:

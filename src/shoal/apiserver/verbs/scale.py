@@ -13,7 +13,7 @@ from shoal.apiserver.options import write_options
 from shoal.apiserver.registry import ScalePaths
 from shoal.apiserver.render import served_object
 from shoal.apiserver.verbs.update import Make, change
-from shoal.apiserver.writing import read_body
+from shoal.apiserver.writing import member, read_body
 from shoal.objects import jsonpatch, mergepatch, strictjson
 from shoal.objects.errors import BadRequest, Invalid, UnsupportedMedia, invalid_object, invalid_value
 from shoal.objects.jsonpath import get_path, set_path
@@ -31,6 +31,9 @@ async def update_scale(core: Core, call: Call) -> Response:
     body = read_body(call.request)
     if body.get("kind") not in (None, "", "Scale"):
         raise BadRequest(f'{body.get("kind")} in version "{body.get("apiVersion")}" cannot be handled as a Scale')
+    name = (body.get("metadata") or {}).get("name") or call.name
+    if name != call.name:
+        raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
     return await _write(core, call, "UpdateOptions", lambda scale: body)
 
 
@@ -51,9 +54,11 @@ async def _write(core: Core, call: Call, options_kind: str, make: Make) -> Respo
 
     def changed(old: Object) -> Object:
         scale = make(_scale(call, old))
+        if not isinstance(scale, dict):
+            raise BadRequest("the patch did not leave an object")
         replicas = _replicas(call, scale)
         new: Object = set_path(orjson.loads(orjson.dumps(old)), paths.spec, replicas)
-        metadata = scale.get("metadata") or {}
+        metadata = member(scale, "metadata")
         for field in ("resourceVersion", "uid"):
             if metadata.get(field):
                 new["metadata"][field] = metadata[field]
@@ -68,8 +73,8 @@ async def _write(core: Core, call: Call, options_kind: str, make: Make) -> Respo
 
 
 def _replicas(call: Call, scale: Object) -> int:
-    replicas = (scale.get("spec") or {}).get("replicas", 0)
-    if isinstance(replicas, bool) or not isinstance(replicas, int):
+    replicas = member(scale, "spec").get("replicas", 0)
+    if isinstance(replicas, bool) or not isinstance(replicas, int) or not -(2**31) <= replicas < 2**31:
         raise BadRequest("json: cannot unmarshal into Go struct field ScaleSpec.spec.replicas of type int32")
     if replicas < 0:
         raise _invalid(call, replicas)

@@ -9,7 +9,7 @@ import orjson
 from shoal.apiserver.core import Call, Core
 from shoal.apiserver.options import write_options
 from shoal.apiserver.render import served_object
-from shoal.apiserver.writing import read_body
+from shoal.apiserver.writing import member, read_body
 from shoal.clock import rfc3339
 from shoal.objects.errors import BadRequest, Conflict, NotFound, invalid_object, invalid_value
 from shoal.objects.wire import Response
@@ -25,12 +25,14 @@ def create_token(core: Core, call: Call) -> Response:
     if body.get("kind") not in (None, "", "TokenRequest"):
         raise BadRequest(f"{body.get('kind')} cannot be handled as a TokenRequest")
     account = served_object(call.resource, call.found())
-    spec = body.get("spec") or {}
+    spec = member(body, "spec")
     seconds = spec.get("expirationSeconds")
     seconds = USUAL if seconds is None else seconds
     _check(call, seconds)
-    audiences = [str(audience) for audience in spec.get("audiences") or ()]
-    bound = _bound(core, call, spec.get("boundObjectRef"))
+    audiences = spec.get("audiences") or []
+    if not isinstance(audiences, list) or not all(isinstance(each, str) for each in audiences):
+        raise BadRequest("json: cannot unmarshal into Go struct field TokenRequestSpec.spec.audiences of type []string")
+    bound = _bound(core, call, member(spec, "boundObjectRef"))
     answer: Object = {
         "kind": "TokenRequest",
         "apiVersion": "authentication.k8s.io/v1",
@@ -79,7 +81,8 @@ def _bound(core: Core, call: Call, reference: Object | None) -> dict[str, tuple[
     if reference.get("uid") and reference["uid"] != uid:
         raise Conflict(
             f'Operation cannot be fulfilled on Secret "{name}": the UID in the bound object reference '
-            f"({reference['uid']}) does not match the UID in record. The object might have been deleted and then recreated",
+            f"({reference['uid']}) does not match the UID in record. The object might have been deleted and then "
+            "recreated",
             name=name,
             kind="Secret",
         )

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import orjson
-
 from shoal.apiserver.admission import admit
 from shoal.apiserver.cache import REMOVED, Entry
 from shoal.apiserver.core import Call, Core
@@ -40,7 +38,7 @@ KEPT = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSec
 
 async def update(core: Core, call: Call) -> Response:
     options = write_options(call.query, "UpdateOptions")
-    body = read_body(call.request)
+    body = read_body(call.request, call.resource.kind)
     check_type(call, body)
     check_fields(call, options, body, call.request.body)
     name = body["metadata"].get("name")
@@ -54,10 +52,21 @@ async def update(core: Core, call: Call) -> Response:
             raise call.not_found()
         return await create_object(core, call, options, body, owned=False)
     if not body["metadata"].get("resourceVersion") and not rules.unconditional:
+        call.found()
         cause = invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
-        raise invalid_object(call.resource.kind, call.resource.group, name, [cause])
-    text = orjson.dumps(body)
-    return await change(core, call, options, lambda old: orjson.loads(text))
+        raise invalid_object(call.resource.plural, call.resource.group, name, [cause])
+    fresh = [body]
+
+    def make(old: Object) -> Object:
+        """The body as it was read; read again when somebody was faster, for the first try has changed it."""
+        if fresh:
+            return fresh.pop()
+        again = read_body(call.request, call.resource.kind)
+        check_type(call, again)
+        check_fields(call, WriteOptions(field_validation="Ignore"), again, None)
+        return again
+
+    return await change(core, call, options, make)
 
 
 async def change(core: Core, call: Call, options: WriteOptions, make: Make, *, owned: bool = False) -> Response:
@@ -106,7 +115,7 @@ def _check_preconditions(call: Call, entry: Entry, old: Object, new: Object) -> 
     if given and given != "0" and given != str(entry.revision):
         raise conflict(call)
     uid = metadata.get("uid")
-    if uid and uid != old["metadata"]["uid"]:
+    if call.verb == "update" and uid and uid != old["metadata"]["uid"]:
         raise conflict(
             call, f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old['metadata']['uid']}"
         )
@@ -119,8 +128,8 @@ def _carry_over(call: Call, new: Object, old: Object) -> None:
     for field in KEPT:
         if field in before:
             metadata.setdefault(field, before[field]) if field == "uid" else metadata.__setitem__(field, before[field])
-        else:
-            metadata.pop(field, None)
+        elif not (field.startswith("deletion") and metadata.get(field) is not None):
+            metadata.pop(field, None)  # a deletion mark is left in: validation refuses it
     metadata["resourceVersion"] = before["resourceVersion"]
     resource = call.resource
     resource.model().default(new)

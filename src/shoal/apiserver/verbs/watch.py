@@ -20,6 +20,7 @@ from shoal.apiserver.paths import WILDCARD
 from shoal.apiserver.registry import Resource
 from shoal.apiserver.render import served, transformed
 from shoal.apiserver.selection import Selection, selection
+from shoal.apiserver.table import check_include
 from shoal.objects.errors import Expired, StatusError
 from shoal.objects.wire import Answer, Sink, StreamResponse
 
@@ -56,7 +57,7 @@ class Watcher:
             return
         if initial:
             self._send_state()
-        else:
+        elif since:
             for change in self._kind.since(since):
                 if self._cluster in (WILDCARD, change.cluster):
                     self.deliver(change)
@@ -65,9 +66,13 @@ class Watcher:
         self._kind.listen(self._cluster, self.deliver)
         sink.on_close(self._stop)
         loop = asyncio.get_running_loop()
-        self._timers.append(loop.call_later(options.timeout or DEFAULT_TIMEOUT, self._finish))
+        self._timers.append(loop.call_later(self._seconds(), self._finish))
         if options.bookmarks:
             self._timers.append(loop.call_later(BOOKMARK_SECONDS, self._tick, loop))
+
+    def _seconds(self) -> float:
+        """As long as asked for, else half an hour to an hour, so that watches do not all come back at once."""
+        return self._options.timeout or DEFAULT_TIMEOUT * (1 + self._core.dice.fraction())
 
     def deliver(self, change: Change) -> None:
         last = change.last
@@ -165,6 +170,8 @@ class Watcher:
 def watch(core: Core, call: Call) -> Answer:
     options = list_options(call.query, watching=True)
     _ = options.revision
+    if call.view.mode == "table":
+        check_include(call.query.get("includeObject", ""))
     chosen = selection(call.resource, options.labels, options.fields)
     watcher = Watcher(core, call, options, call.name, chosen)
     start: Callable[[Sink], None] = watcher.start

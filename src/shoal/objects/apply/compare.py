@@ -1,6 +1,7 @@
 """From objects to sets of fields: what an object holds, and what differs between two of them.
 
 Values that fit their schema nowhere are one owned leaf; items that cannot be named raise ValueError.
+Equality is Python's: `1` turned into `true` inside a free-form value counts as unchanged here.
 Nothing here knows about managers.
 """
 

@@ -14,6 +14,7 @@ from shoal.objects.apply.compare import Object, applied, compare
 from shoal.objects.apply.fieldset import Fields
 from shoal.objects.apply.merge import problems
 from shoal.objects.apply.typed import Node
+from shoal.objects.errors import BadRequest
 
 MANAGER: Final = "kubectl"
 ANNOTATION: Final = "kubectl.kubernetes.io/last-applied-configuration"
@@ -54,7 +55,10 @@ def _encoded(config: Object) -> str:
     if ANNOTATION in annotations:
         kept = {name: value for name, value in annotations.items() if name != ANNOTATION}
         config = {**config, "metadata": {**config["metadata"], "annotations": kept}}
-    text = orjson.dumps(config, option=orjson.OPT_SORT_KEYS).decode()
+    try:
+        text = orjson.dumps(config, option=orjson.OPT_SORT_KEYS).decode()
+    except TypeError as error:
+        raise BadRequest(f"failed to build last-applied annotation: {error}") from error
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026") + "\n"
 
 

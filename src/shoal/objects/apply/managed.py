@@ -73,7 +73,7 @@ def on_update(
     `reset` names what this endpoint ignores (`{"f:status": {}}` for a kind with a status subresource).
     """
     try:
-        stored = _entries(live)
+        stored = stored_entries(live)
         given = _given(new, stored, subresource, schema)
         if live is not None and not (stored if given is None else given):
             return None
@@ -121,14 +121,19 @@ def release(managed: Managed, touched: Fields, keep: Manager | None = None) -> N
             managed[who] = what._replace(fields=fields)
 
 
-def _entries(obj: Object | None) -> list[dict[str, Any]]:
-    found = ((obj or {}).get("metadata") or {}).get("managedFields")
-    return found if isinstance(found, list) else []
+def stored_entries(obj: Object | None) -> list[dict[str, Any]]:
+    said = _said(obj or {})
+    return said if isinstance(said, list) else []
+
+
+def _said(obj: Object) -> Any:
+    meta = obj.get("metadata")
+    return meta.get("managedFields") if isinstance(meta, dict) else None
 
 
 def _given(new: Object, stored: list[dict[str, Any]], subresource: str, schema: TypeSchema) -> Managed | None:
     """What the writer says about managedFields: None for nothing usable, empty to have them forgotten."""
-    said = (new.get("metadata") or {}).get("managedFields")
+    said = _said(new)
     if subresource or not isinstance(said, list) or (said and said == stored):
         return None
     if said in ([], [{}]):

@@ -11,7 +11,18 @@ from typing import Any
 from shoal.objects.apply import fieldset, lastapplied
 from shoal.objects.apply.compare import UNTRACKED, Object, applied, compare, tracked, with_named, without_items
 from shoal.objects.apply.fieldset import Fields
-from shoal.objects.apply.managed import Managed, Manager, Owned, changes, decode, encode, release, take, too_deep
+from shoal.objects.apply.managed import (
+    Managed,
+    Manager,
+    Owned,
+    changes,
+    decode,
+    encode,
+    release,
+    stored_entries,
+    take,
+    too_deep,
+)
 from shoal.objects.apply.merge import merge, problems
 from shoal.objects.apply.typed import MISSING, Node, TypeSchema
 from shoal.objects.errors import BadRequest, Cause, Conflict
@@ -110,9 +121,8 @@ def _managed(
 ) -> Managed:
     if live is None:
         return {}
-    stored = (live.get("metadata") or {}).get("managedFields")
     try:
-        managed = decode(stored if isinstance(stored, list) else [], schema)
+        managed = decode(stored_entries(live), schema)
     except ValueError as error:
         raise BadRequest(f"failed to decode managed fields: {error}") from error
     if not managed:

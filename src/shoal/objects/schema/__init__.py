@@ -24,6 +24,7 @@ from shoal.objects.schema.structural import (
     Json,
     JsonSchema,
     SchemaTooDeep,
+    reference,
 )
 from shoal.objects.schema.unique import duplicates, embedded_resources
 from shoal.objects.schema.unknown import unknown_fields
@@ -39,6 +40,7 @@ __all__ = [
     "compile",
     "compile_part",
     "copied",
+    "default_causes",
     "depth_of",
 ]
 
@@ -46,7 +48,7 @@ _TOO_DEEP = "the object is nested too deeply"
 
 
 class Schema:
-    """One compiled schema. Use `compile`, which shares them."""
+    """One compiled schema. Use `compile`, which shares them; the schema given must not be edited afterwards."""
 
     def __init__(self, schema: JsonSchema, definitions: Definitions | None, digest: str, *, root: bool = True) -> None:
         self.hash = digest
@@ -60,6 +62,7 @@ class Schema:
         self._embeds = b'"x-kubernetes-embedded-resource"' in text
         self._node = Builder(definitions).build(schema, root=root)
         self._fast = FastPass(schema, definitions)
+        self._status: Schema | None = None
 
     def prune(self, obj: dict[str, Json], *, nulls: bool = True) -> None:
         """Drops fields the schema does not name, and nulls where null is not allowed. Who has the bytes can
@@ -80,8 +83,12 @@ class Schema:
 
     def default(self, obj: dict[str, Json]) -> None:
         """Fills in defaults. Run it after `prune`."""
-        if self._node.defaulting:
+        if not self._node.defaulting:
+            return
+        try:
             default(self._node, obj)
+        except RecursionError:
+            raise BadRequest(_TOO_DEEP) from None
 
     def validate(self, obj: Json, old: Json | None = None, *, path: str = "") -> list[Cause]:
         """Everything that is wrong, in upstream's words; `old` is the stored object when this is an update.
@@ -102,11 +109,14 @@ class Schema:
 
     def validate_status(self, obj: dict[str, Json], old: dict[str, Json] | None = None) -> list[Cause]:
         """What a write of the status subresource is checked for: `status` alone, its paths below `status`."""
-        status = (self._schema.get("properties") or {}).get("status")
-        if "status" not in obj or not isinstance(status, dict):
+        if "status" not in obj:
             return []
-        before = (old or {}).get("status")
-        return compile_part(status, self._definitions).validate(obj["status"], before, path="status")
+        if self._status is None:
+            schema = self._schema
+            while self._definitions is not None and (ref := reference(schema)):
+                schema = self._definitions.schema(ref)
+            self._status = compile_part((schema.get("properties") or {}).get("status") or {}, self._definitions)
+        return self._status.validate(obj["status"], (old or {}).get("status"), path="status")
 
 
 def compile(schema: JsonSchema, definitions: Definitions | None = None) -> Schema:  # noqa: A001

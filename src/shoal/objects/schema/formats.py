@@ -57,7 +57,7 @@ def is_date_time(text: str) -> bool:
 
 
 _go_duration = re.compile(r"[-+]?(0|((\d+(\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h))+)", re.ASCII).fullmatch
-_worded_duration = re.compile(r"\d+\s*([A-Za-zµ]+)", re.ASCII)
+_worded_duration = re.compile(r"(?<!\d)\d++\s*+([A-Za-zµ]++)", re.ASCII)
 _UNITS = frozenset(("ns", "us", "µs", "ms", "s", "m", "h", "hr", "d", "w", "wk"))
 _UNIT_STEMS = ("nano", "micro", "milli", "sec", "min", "hour", "day", "week")
 
@@ -114,7 +114,11 @@ def is_ipv4(text: str) -> bool:
     if ":" in text:
         return "." in text and is_ipv6(text)
     parts = text.split(".")
-    return len(parts) == 4 and all(p.isascii() and p.isdigit() and int(p[-9:]) < 256 for p in parts)
+    return len(parts) == 4 and all(map(_is_octet, parts))
+
+
+def _is_octet(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text.lstrip("0")) <= 3 and int(text) < 256
 
 
 def is_ipv6(text: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.objects.errors import Cause, show
+from shoal.objects.errors import show
 from shoal.objects.schema.numbers import go_value
 
 _TYPES: dict[type, str] = {
@@ -22,13 +22,3 @@ def json_type(value: Any) -> str:
 def bounded(value: Any, quoted: bool = False) -> str:
     """A value inside a message."""
     return value if isinstance(value, str) and not quoted else show(go_value(value))
-
-
-def too_long(path: str, limit: int) -> Cause:
-    unit = "byte" if limit == 1 else "bytes"
-    return Cause("FieldValueTooLong", f"{path}: Too long: may not be more than {limit} {unit}", path)
-
-
-def too_many(path: str, actual: int, limit: int) -> Cause:
-    unit = "item" if limit == 1 else "items"
-    return Cause("FieldValueTooMany", f"{path}: Too many: {actual}: must have at most {limit} {unit}", path)

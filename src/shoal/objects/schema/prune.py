@@ -29,7 +29,7 @@ def prune(node: Node, obj: dict[str, Json], nulls: bool = True, dropped: Dropped
         kind = value.__class__
         if kind is dict:
             child = children.get(key, extra)
-            if child is not None:
+            if child is not None and (nulls or not child.flat or not child.covers(value)):
                 prune(child, value, nulls, dropped)
         elif kind is list:
             child = children.get(key, extra)
@@ -41,7 +41,8 @@ def _prune_list(item: Node, values: list[Json], nulls: bool, dropped: Dropped | 
     for value in values:
         kind = value.__class__
         if kind is dict:
-            prune(item, value, nulls, dropped)
+            if nulls or not item.flat or not item.covers(value):
+                prune(item, value, nulls, dropped)
         elif kind is list and item.items is not None:
             _prune_list(item.items, value, nulls, dropped)
 

@@ -27,12 +27,16 @@ class SchemaTooDeep(ShoalError):
         super().__init__(f"the schema is nested deeper than {MAX_DEPTH} levels")
 
 
+def _anything(_: dict[str, Json]) -> bool:
+    return True
+
+
 class Node:
     """One place of the schema. `None` for `names` keeps every key; `extra` is for keys without a property."""
 
     __slots__ = (
-        "below", "checked", "children", "default", "defaulting", "embedded", "extra", "fill", "flat", "items",
-        "keeps_null", "keyed", "look", "names", "nullable",
+        "below", "checked", "children", "covers", "default", "defaulting", "embedded", "extra", "fill", "flat", "items",
+        "keeps_null", "keyed", "leaf", "look", "names", "nullable",
     )  # fmt: skip
 
     def __init__(self, *, names: frozenset[str] | None = frozenset(), keeps_null: bool = False) -> None:
@@ -52,8 +56,12 @@ class Node:
         """There are defaults here or further inside."""
         self.keyed: tuple[str, ...] | None = None
         """For a list: its keys when its type is map, () when it is a set."""
+        self.leaf = False
+        """A scalar or a list of scalars. An object there is not looked into: validation refuses it anyway."""
+        self.covers: Callable[[dict[str, Json]], bool] = _anything
+        """Whether all keys of an object are named; the set's own method, since this is asked for every object."""
         self.flat = False
-        """Its values are scalars by schema. An object there is not looked into: validation refuses it anyway."""
+        """All its values are leaves."""
         self.look: tuple[tuple[str, Node], ...] = ()
         """Properties to look into for `checked` places."""
         self.checked = False
@@ -68,7 +76,7 @@ NOTHING.items = NOTHING
 def _leaf(nullable: bool) -> Node:
     node = Node(keeps_null=nullable)
     node.nullable = nullable
-    node.items = NOTHING
+    node.items, node.leaf = NOTHING, True
     return node
 
 
@@ -76,14 +84,14 @@ LEAF, NULLABLE_LEAF = _leaf(False), _leaf(True)
 
 
 def _is_flat(node: Node) -> bool:
-    scalar = all(child is LEAF or child is NULLABLE_LEAF for child in node.children.values())
-    return scalar and (node.extra is None or node.extra is LEAF or node.extra is NULLABLE_LEAF)
+    return all(child.leaf for child in node.children.values()) and (node.extra is None or node.extra.leaf)
 
 
 def _closed(keys: str, **children: Node) -> Node:
     node = Node(names=frozenset(keys.split()))
     node.children = dict.fromkeys(node.names or (), LEAF) | children
     node.flat = _is_flat(node)
+    node.covers = (node.names or frozenset()).issuperset
     return node
 
 
@@ -190,6 +198,9 @@ class Builder:
             node.extra = self._node(additional) if isinstance(additional, dict) else NOTHING
         node.names = None if preserve or additional is not None else frozenset(node.children)
         node.items = self._items(schema, preserve)
+        kind = schema.get("type")
+        node.leaf = kind in _SCALARS or (kind == "array" and node.items is None and not preserve)
+        node.leaf = node.leaf or bool(schema.get("x-kubernetes-int-or-string"))
         node.fill = tuple((k, p.default, p.nullable) for k, p in properties.items() if p.default is not None)
         node.below = tuple(properties.items())
         # The list types of built-ins are for merging: two equal ports or variables are allowed, and are warned about.
@@ -237,6 +248,8 @@ class Builder:
             node.look = tuple((key, child) for key, child in node.below if child.checked)
             node.below = tuple((key, child) for key, child in node.below if child.defaulting)
             node.flat = _is_flat(node)
+            if node.names is not None:
+                node.covers = node.names.issuperset
 
 
 def _turns_null(node: Node | None) -> bool:

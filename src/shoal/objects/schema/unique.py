@@ -3,22 +3,16 @@ are resources. Only the branches that lead to such a place are visited."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 import orjson
 
 from shoal.objects.errors import Cause, duplicate, invalid_value, required
+from shoal.objects.names import is_dns1035_label
 from shoal.objects.schema.structural import Json, Node
 
 _UNSET = object()
-_kind_label = re.compile("[a-z]([-a-z0-9]*[a-z0-9])?").fullmatch
-_KIND_DETAIL = (
-    "may have mixed case, but should otherwise match: a DNS-1035 label must consist of lower case alphanumeric"
-    " characters or '-', start with an alphabetic character, and end with an alphanumeric character"
-    " (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
-)
 
 
 def duplicates(node: Node, value: Json, path: str = "") -> list[Cause]:
@@ -98,8 +92,8 @@ def _type_meta(resource: dict[str, Json], path: str) -> Iterator[Cause]:
             yield invalid_value(where, value, "must not be empty")
         elif key == "apiVersion" and value.count("/") > 1:
             yield invalid_value(where, value, f"unexpected GroupVersion string: {value}")
-        elif key == "kind" and not _kind_label(value.lower()):
-            yield invalid_value(where, value, _KIND_DETAIL)
+        elif key == "kind" and (problems := is_dns1035_label(value.lower())):
+            yield invalid_value(where, value, f"may have mixed case, but should otherwise match: {','.join(problems)}")
     metadata = resource.get("metadata", _UNSET)
     if metadata is not _UNSET and metadata.__class__ is not dict:
         yield invalid_value(f"{path}.metadata" if path else "metadata", metadata, "must be an object")

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.objects.errors import Cause, invalid_value, not_supported, required, type_invalid
+from shoal.objects.errors import Cause, invalid_value, not_supported, required, too_long, too_many, type_invalid
 from shoal.objects.schema.fast import INT64_MAX, INT64_MIN, fits, number_range, string_format, types_of
 from shoal.objects.schema.formats import recognized
-from shoal.objects.schema.messages import bounded, json_type, too_long, too_many
+from shoal.objects.schema.messages import bounded, json_type
 from shoal.objects.schema.numbers import go_value, is_json_integer, is_multiple
 from shoal.objects.schema.patterns import matches
 from shoal.objects.schema.structural import Definitions, Json, JsonSchema, reference

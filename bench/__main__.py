@@ -1,0 +1,81 @@
+"""`python -m bench`: measures, prints, and stops every process it started, whatever happens."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import tempfile
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import orjson
+
+from bench import measure, peer, profile, report
+from bench.plan import FULL, KEYS, QUICK
+from bench.servers import Failed, Shoal
+
+
+def main() -> None:
+    asked = arguments().parse_args()
+    # As Ctrl-C: the blocks that stop what was started are run.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        if asked.profile:
+            profile.run(asked.profile, quick=asked.quick, top=asked.top)
+        else:
+            bench(asked)
+    except Failed as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Shoal beside kube-apiserver with etcd.")
+    parser.add_argument("--quick", action="store_true", help="small counts, one round: is it working, not how fast")
+    parser.add_argument("--only", type=_keys, default=set(KEYS), help=f"some of {','.join(KEYS)}", metavar="A,B")
+    parser.add_argument("--rounds", type=int, help="rounds of every load, the median counts")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="writes the figures there too")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="writes the tables between that page's result marks")
+    parser.add_argument("--profile", choices=sorted(profile.JOBS), help="no comparison: where Shoal's time goes")
+    parser.add_argument("--top", type=int, default=40, help="lines of the profile")
+    return parser
+
+
+def _keys(text: str) -> set[str]:
+    keys = {key.strip() for key in text.split(",")}
+    if unknown := keys - set(KEYS):
+        raise argparse.ArgumentTypeError(f"{', '.join(sorted(unknown))}: choose from {', '.join(KEYS)}")
+    return keys
+
+
+def bench(asked: argparse.Namespace) -> None:
+    sizes = QUICK if asked.quick else FULL
+    if asked.rounds:
+        sizes = replace(sizes, rounds=asked.rounds)
+    programs = peer.find_programs()
+    makers: dict[str, measure.Make] = {report.SHOAL: Shoal}
+    if programs:
+        makers[report.PEER] = lambda directory: peer.KubeApiserver(directory, programs)
+    else:
+        print("NOT RUN: kube-apiserver (it and etcd are not in $SHOAL_PEERS, ~/.cache/shoal/bin or PATH)")
+    with tempfile.TemporaryDirectory(prefix="shoal-bench-") as directory:
+        rows = measure.run(asked.only, sizes, makers, Path(directory), say)
+    conditions = report.conditions(peer.versions(programs) if programs else "")
+    parts = [conditions, report.tables(rows), report.footnotes(rows)]
+    text = "\n\n".join(part for part in parts if part)
+    print(text)
+    if asked.json:
+        found = {"conditions": conditions, "rows": [asdict(row) for row in rows]}
+        asked.json.write_bytes(orjson.dumps(found, option=orjson.OPT_INDENT_2))
+    if asked.page:
+        report.write_into(asked.page, text)
+
+
+def say(what: str) -> None:
+    print(what, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

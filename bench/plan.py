@@ -1,0 +1,81 @@
+"""Which loads there are, how large they are, and what they are measured against."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    rounds: int = 3
+    seconds: float = 5.0
+    warm: float = 1.0
+    created: int = 10_000
+    updated: int = 512
+    """Objects that updates take in turn."""
+    listed: int = 10_000
+    watchers: int = 1_000
+    rate: int = 20
+    updates: int = 200
+    starts: int = 5
+    settle: float = 5.0
+    """Seconds of rest before memory is read, and before the first load."""
+
+
+FULL = Sizes()
+QUICK = Sizes(
+    rounds=1, seconds=1, warm=0.3, created=500, updated=64, listed=1000, watchers=100, updates=20, starts=1, settle=1
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """One line of the table; `goal` is the ratio per CPU-second that Shoal is built for, 0 is none."""
+
+    key: str
+    title: str
+    goal: float
+    job: dict[str, Any]
+    prepare: int = 0
+    """Objects its namespace holds before the first round."""
+    tidy: dict[str, Any] = field(default_factory=dict)
+    """A job after every round, not measured."""
+
+    @property
+    def namespace(self) -> str:
+        return f"bench-{self.key}"
+
+
+def loads(sizes: Sizes) -> list[Load]:
+    repeat = {"seconds": sizes.seconds, "warm": sizes.warm}
+    listing = {"verb": "list", "connections": 1, **repeat}
+    fan = {"verb": "watch", "watchers": sizes.watchers, "count": 64, "updates": sizes.updates}
+    every = f"{sizes.watchers:,} watchers"
+    return [
+        Load("get", "get, 32 connections", 20, {"verb": "get", "connections": 32, **repeat}, prepare=1),
+        Load("get", "get, 64 connections", 20, {"verb": "get", "connections": 64, **repeat}, prepare=1),
+        Load(
+            "create",
+            "create, 32 connections",
+            8,
+            {"verb": "create", "connections": 32, "count": sizes.created},
+            tidy={"verb": "delete", "connections": 32, "count": sizes.created},
+        ),
+        Load(
+            "update",
+            "update, 32 connections",
+            0,
+            {"verb": "update", "connections": 32, "count": sizes.updated, **repeat},
+            prepare=sizes.updated,
+        ),
+        Load("watch", f"events, {every}, {sizes.rate} updates/s", 3, {**fan, "rate": sizes.rate}, prepare=64),
+        Load("watch", f"events, {every}, burst of updates", 3, {**fan, "connections": 8}, prepare=64),
+        Load("list", f"list of {sizes.listed:,}", 50, listing, prepare=sizes.listed),
+        Load("list", f"list of {sizes.listed:,}, gzip", 0, {**listing, "gzip": True}, prepare=sizes.listed),
+    ]
+
+
+START_GOAL = 0.8
+MEMORY_GOAL = 0.25
+KEYS = ("start", "memory", *dict.fromkeys(load.key for load in loads(FULL)))

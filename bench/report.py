@@ -1,0 +1,115 @@
+"""The figures as people read them: two Markdown tables with the goals, and what they were measured on."""
+
+from __future__ import annotations
+
+import os
+import platform
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bench.measure import Figures, Row
+
+SHOAL, PEER = "Shoal", "kube-apiserver"
+BUSY = 0.9
+_START, _END = "<!-- results -->", "<!-- end of results -->"
+
+
+def conditions(peer: str) -> str:
+    day = datetime.now(UTC).strftime("%Y-%m-%d")
+    machine = f"{os.cpu_count()} cores ({_processor()}), {platform.system()} {platform.release()}"
+    return f"{day}; {machine}; Python {platform.python_version()}; {peer or 'NOT RUN: kube-apiserver'}"
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.machine()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def tables(rows: list[Row]) -> str:
+    found = [_load_table([row for row in rows if row.kind == "load"])]
+    found.append(_value_table([row for row in rows if row.kind != "load"]))
+    return "\n\n".join(table for table in found if table)
+
+
+def _load_table(rows: list[Row]) -> str:
+    header = ["load", "Shoal /s", "peer /s", "ratio", "Shoal p50/p99 ms", "peer p50/p99 ms"]
+    header += ["Shoal per CPU-s", "peer per CPU-s", "without etcd", "ratio", "without etcd", "goal", ""]
+    return _table(header, [_load_line(row) for row in rows])
+
+
+def _load_line(row: Row) -> list[str]:
+    ours, peer = row.figures[SHOAL], row.figures.get(PEER)
+    busy = "*" if any(figures["client_share"] > BUSY for figures in row.figures.values()) else ""
+    goal = f"≥ {row.goal:g}x" if row.goal else ""
+    if peer is None:
+        line = [number(ours["rate"]) + busy, "", "", _quantiles(ours), "", number(ours["per_cpu"])]
+        return [row.title, *line, "", "", "", "", goal, ""]
+    ratio = ours["per_cpu"] / peer["per_cpu"]
+    alone = ours["per_cpu"] / peer["per_cpu_alone"]
+    line = [number(ours["rate"]), number(peer["rate"]), times(ours["rate"] / peer["rate"]) + busy]
+    line += [_quantiles(ours), _quantiles(peer), number(ours["per_cpu"]), number(peer["per_cpu"])]
+    line += [number(peer["per_cpu_alone"]), times(ratio), times(alone)]
+    return [row.title, *line, goal, _verdict(row.goal, ratio >= row.goal)]
+
+
+def _quantiles(figures: Figures) -> str:
+    return f"{number(figures['p50_ms'])} / {number(figures['p99_ms'])}"
+
+
+def _value_table(rows: list[Row]) -> str:
+    header = ["figure", "Shoal", "peer with etcd", "peer alone", "Shoal / peer", "goal", ""]
+    return _table(header, [_value_line(row) for row in rows])
+
+
+def _value_line(row: Row) -> list[str]:
+    unit = "s" if row.kind == "seconds" else "MB"
+    ours, peer = row.figures[SHOAL]["value"], row.figures.get(PEER)
+    line = [row.title, f"{number(ours)} {unit}", "", "", ""]
+    if peer is not None:
+        line[2] = f"{number(peer['value'])} {unit}"
+        line[3] = f"{number(peer['alone'])} {unit}" if "alone" in peer else ""
+        line[4] = times(ours / peer["value"])
+    if row.kind == "seconds":
+        return [*line, f"≤ {row.goal:g} s" if row.goal else "", _verdict(row.goal, ours <= row.goal)]
+    met = _verdict(row.goal, ours <= row.goal * peer["value"]) if peer is not None else ""
+    return [*line, f"≤ 1/{1 / row.goal:g}", met]
+
+
+def _verdict(goal: float, met: bool) -> str:
+    return ("met" if met else "missed") if goal else ""
+
+
+def number(value: float) -> str:
+    """Three figures that count."""
+    if value >= 1000:
+        return f"{round(value, 3 - len(str(int(value)))):,.0f}"
+    return f"{value:.3g}" if value < 100 else f"{value:.0f}"
+
+
+def times(ratio: float) -> str:
+    return f"{number(ratio)}x"
+
+
+def _table(header: list[str], lines: list[list[str]]) -> str:
+    if not lines:
+        return ""
+    widths = [max(len(line[column]) for line in [header, *lines]) for column in range(len(header))]
+    ruled = [header, ["-" * width for width in widths], *lines]
+    return "\n".join(
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in ruled
+    )
+
+
+def footnotes(rows: list[Row]) -> str:
+    busy = any(figures.get("client_share", 0) > BUSY for row in rows for figures in row.figures.values())
+    return "\\* The load generator was busy all the time: the wall rate is its own." if busy else ""
+
+
+def write_into(page: Path, text: str) -> None:
+    """Replaces what stands between the two marks of a page."""
+    content = page.read_text()
+    before, after = content.index(_START) + len(_START), content.index(_END)
+    page.write_text(f"{content[:before]}\n{text}\n{content[after:]}")

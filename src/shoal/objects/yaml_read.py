@@ -1,0 +1,183 @@
+"""YAML bodies, read into what JSON can say: text keys, no cycles, no dates, no bytes.
+
+Built from parser events, never by composing nodes: a body nested deeper than JSON may be, or one whose aliases
+would write out to more than a body may hold, is refused before it costs memory, time or stack.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from math import isfinite
+from typing import Any
+
+import orjson
+import yaml
+from yaml.constructor import SafeConstructor
+from yaml.resolver import Resolver
+
+from shoal.objects.errors import BadRequest, show
+from shoal.objects.strictjson import MAX_DEPTH, MAX_DUPLICATES
+
+MOST_TEXT = 8 * 1024 * 1024
+"""What the document may come to, in characters, with every alias written out."""
+
+_TAG = "tag:yaml.org,2002:"
+
+
+class _Resolver(Resolver):
+    """Dates stay text."""
+
+
+_Resolver.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in found if tag != _TAG + "timestamp"]
+    for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+# Go needs no point in a number with an exponent.
+_Resolver.add_implicit_resolver(_TAG + "float", re.compile(r"[-+]?\.?[0-9]+[eE][-+]?[0-9]+$"), list("-+.0123456789"))
+_resolve: Any = _Resolver().resolve
+_construct: Any = SafeConstructor()
+
+
+def loads(data: bytes) -> Any:
+    """The one document of the data; BadRequest for anything that is no YAML or nothing JSON could say."""
+    try:
+        reader = _Reader(_events(data))
+        value = reader.document()
+        # Two places that are one object would be pruned and defaulted as one.
+        return orjson.loads(orjson.dumps(value)) if reader.shares else value
+    except (yaml.YAMLError, ValueError) as error:
+        raise BadRequest(f"error decoding YAML: {error}") from None
+
+
+def duplicates(data: bytes) -> list[str]:
+    """Keys given twice, as Go's strict reader reports them: nothing, or one text that names them all."""
+    reader = _Reader(_events(data))
+    try:
+        reader.document()
+    except (yaml.YAMLError, ValueError):
+        return []
+    return ["yaml: unmarshal errors:\n  " + "\n  ".join(reader.twice[:MAX_DUPLICATES])] if reader.twice else []
+
+
+def _events(data: bytes) -> Iterator[Any]:
+    found: Iterator[Any] = yaml.parse(data, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return found
+
+
+class _Reader:
+    def __init__(self, events: Iterator[Any]) -> None:
+        self._events = events
+        self._anchors: dict[str, tuple[Any, int]] = {}
+        """What an alias stands for, and how much text that is."""
+        self._text = 0
+        self.shares = False
+        self.twice: list[str] = []
+
+    def document(self) -> Any:
+        value: Any = None
+        documents = 0
+        for event in self._events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                documents += 1
+                if documents > 1:
+                    raise ValueError("expected a single document in the stream")
+                value = self._node(next(self._events), 0)
+        return value
+
+    def _node(self, event: Any, depth: int) -> Any:
+        if isinstance(event, yaml.AliasEvent):
+            return self._alias(str(event.anchor))
+        before = self._text
+        self._grow(1)
+        if isinstance(event, yaml.ScalarEvent):
+            self._grow(len(event.value))
+            value = _scalar(event)
+        elif depth == MAX_DEPTH:
+            raise ValueError("exceeded max depth")
+        elif isinstance(event, yaml.MappingStartEvent):
+            value = self._mapping(depth)
+        else:
+            value = self._sequence(depth)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = value, self._text - before
+        return value
+
+    def _alias(self, name: str) -> Any:
+        # An anchor is known once its node has ended, so that no node can contain itself.
+        if name not in self._anchors:
+            raise ValueError(f"anchor '{name}' value contains itself, or unknown anchor")
+        value, text = self._anchors[name]
+        self._grow(text)
+        self.shares = True
+        return value
+
+    def _grow(self, text: int) -> None:
+        self._text += text
+        if self._text > MOST_TEXT:
+            raise ValueError("document contains excessive aliasing")
+
+    def _sequence(self, depth: int) -> list[Any]:
+        items: list[Any] = []
+        for event in self._events:
+            if isinstance(event, yaml.SequenceEndEvent):
+                break
+            items.append(self._node(event, depth + 1))
+        return items
+
+    def _mapping(self, depth: int) -> dict[str, Any]:
+        members: dict[str, Any] = {}
+        merged: dict[str, Any] = {}
+        for event in self._events:
+            if isinstance(event, yaml.MappingEndEvent):
+                break
+            merging = isinstance(event, yaml.ScalarEvent) and event.value == "<<" and event.implicit[0]
+            key = _key(self._node(event, depth + 1))
+            if key in members:
+                self.twice.append(f"line {event.start_mark.line + 1}: key {show(key)} already set in map")
+            value = self._node(next(self._events), depth + 1)
+            if merging:
+                _merge(merged, value)
+            else:
+                members[key] = value
+        return {**merged, **members} if merged else members
+
+
+def _merge(merged: dict[str, Any], value: Any) -> None:
+    for each in reversed(value) if isinstance(value, list) else [value]:
+        if not isinstance(each, dict):
+            raise ValueError("map merge requires map or sequence of maps as the value")
+        merged.update(each)
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, str):
+        return key
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    if isinstance(key, int | float):
+        return str(key)
+    raise ValueError("a key of a mapping must be text, a number or a boolean")
+
+
+def _scalar(event: Any) -> Any:
+    tag, text = event.tag, event.value
+    if tag is None or tag == "!":
+        tag = _resolve(yaml.ScalarNode, text, event.implicit) if tag is None else _TAG + "str"
+    kind = tag.removeprefix(_TAG)
+    # Go knows no sexagesimals.
+    if kind in ("str", "merge") or (kind in ("int", "float") and ":" in text):
+        return text
+    if kind == "null":
+        return None
+    if kind not in ("int", "float", "bool"):
+        raise ValueError(f"cannot decode a value of the tag {tag}")
+    try:
+        value = getattr(_construct, f"construct_yaml_{kind}")(yaml.ScalarNode(tag, text))
+    except (KeyError, ValueError):
+        raise ValueError(f"cannot decode {kind} `{text[:40]}`") from None
+    if kind == "int" and not -(2**63) <= value < 2**64:
+        value = float(value) if value.bit_length() < 1024 else float("inf")
+    if isinstance(value, float) and not isfinite(value):
+        raise ValueError(f"json: unsupported value: {text[:40]}")
+    return value

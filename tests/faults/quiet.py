@@ -1,0 +1,60 @@
+"""What the server says about itself: the errors it logs, and whether its memory still equals its store."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from logging.handlers import BufferingHandler
+
+import orjson
+from tests.serving import Server
+
+from shoal.apiserver.cache import REMOVED, Cache, split_key
+from shoal.apiserver.encoding import splice
+from shoal.store.sqlite import SqliteStore
+
+
+@contextmanager
+def errors_logged() -> Iterator[list[logging.LogRecord]]:
+    """Errors of every logger, from any thread."""
+    handler = BufferingHandler(10_000)
+    handler.setLevel(logging.ERROR)
+    logging.getLogger().addHandler(handler)
+    try:
+        yield handler.buffer
+    finally:
+        logging.getLogger().removeHandler(handler)
+
+
+def check_cache(server: Server) -> int:
+    """Every object in memory is the one in the store, and every stored one is well-formed; how many there are."""
+    return server.call(_check(server.shoal.store, server.shoal.server.core.cache))
+
+
+async def _check(store: SqliteStore, cache: Cache) -> int:
+    await store.settled()
+    stored, revision = await store.range("")
+    await cache.reached(revision)
+    cached = {
+        (key, cluster, entry.namespace, entry.name): entry
+        for key, kind in cache.kinds.items()
+        for cluster, table in kind.tables.items()
+        for entry in table.entries.values()
+        if not entry.virtual
+    }
+    for key, value, written in stored:
+        where = split_key(key)
+        if value == REMOVED:
+            assert cache.kinds[where[0]].removed[where[1], f"{where[2]}/{where[3]}"] == written
+            continue
+        entry = cached.pop(where)
+        assert entry.revision == written
+        assert entry.data == splice(value, written)
+        obj = orjson.loads(entry.data)
+        metadata = obj["metadata"]
+        assert (metadata.get("namespace", ""), metadata["name"]) == where[2:]
+        assert metadata["resourceVersion"] == str(written)
+        assert isinstance(metadata["uid"], str)
+    assert not cached, "in memory, but not in the store"
+    return len(stored)
