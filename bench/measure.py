@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ Make = Callable[[Path], Server]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line: by server's name, the medians. `goal` is empty where there is none."""
+    """One line: by server's name, the medians; a `goal` of 0 is none."""
 
     title: str
     kind: str
@@ -95,17 +96,14 @@ def _resident(server: Server, sizes: Sizes) -> Figures:
 def _loads(
     wanted: list[Load], sizes: Sizes, makers: dict[str, Make], directory: Path, say: Callable[[str], None]
 ) -> list[Row]:
-    servers = {name: make(directory / f"load-{name}") for name, make in makers.items()}
-    try:
+    with ExitStack() as running:
+        servers = {name: running.enter_context(make(directory / f"load-{name}")) for name, make in makers.items()}
         for server in servers.values():
             server.start()
             define(server)
         # What follows a start and a new definition, such as OpenAPI, is not the cost of requests.
         time.sleep(sizes.settle)
         return [_row(load, sizes, servers, say) for load in wanted]
-    finally:
-        for server in servers.values():
-            server.stop()
 
 
 def _row(load: Load, sizes: Sizes, servers: dict[str, Server], say: Callable[[str], None]) -> Row:

@@ -35,8 +35,8 @@ def tables(rows: list[Row]) -> str:
 
 
 def _load_table(rows: list[Row]) -> str:
-    header = ["load", "Shoal /s", "peer /s", "ratio", "Shoal p50/p99 ms", "peer p50/p99 ms"]
-    header += ["Shoal per CPU-s", "peer per CPU-s", "without etcd", "ratio", "without etcd", "goal", ""]
+    header = ["load", "Shoal /s", "peer /s", "wall ratio", "Shoal p50/p99 ms", "peer p50/p99 ms"]
+    header += ["Shoal per CPU-s", "peer per CPU-s", "without etcd", "CPU ratio", "without etcd", "goal", ""]
     return _table(header, [_load_line(row) for row in rows])
 
 

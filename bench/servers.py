@@ -56,11 +56,12 @@ class Server(ABC):
             )
 
     def stop(self) -> None:
+        """One after the other, politely; a Ctrl-C meanwhile ends the politeness, not the stopping."""
         for process in self.processes.values():
             process.send_signal(signal.SIGTERM)
             try:
                 process.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
+            except (subprocess.TimeoutExpired, KeyboardInterrupt):
                 process.kill()
                 process.wait()
         self.processes.clear()

@@ -1,9 +1,13 @@
-"""Settings of every test: asyncio only, reproducible properties, and skips that say what was not run."""
+"""What every test may use: the server of this process, a fresh logical cluster of it, reproducible properties."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import settings
+
+from tests.serving import DEFINITIONS, Cluster, Server, fresh_cluster, running_server, widget_definition
 
 settings.register_profile("shoal", derandomize=True, deadline=None, print_blob=False)
 settings.load_profile("shoal")
@@ -12,6 +16,26 @@ settings.load_profile("shoal")
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture
+def cluster(server: Server) -> Iterator[Cluster]:
+    cluster = fresh_cluster(server)
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def widgets(cluster: Cluster) -> Cluster:
+    """A cluster that serves Widgets."""
+    cluster.post(DEFINITIONS, widget_definition()).ok()
+    return cluster
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

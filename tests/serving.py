@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -178,8 +179,14 @@ class Watch:
         self._connection.close()
 
 
-def start_server() -> Server:
-    return Server(Path(tempfile.mkdtemp(prefix="shoal-test-")))
+@contextmanager
+def running_server() -> Iterator[Server]:
+    with tempfile.TemporaryDirectory(prefix="shoal-test-") as directory:
+        server = Server(Path(directory))
+        try:
+            yield server
+        finally:
+            server.stop()
 
 
 def fresh_cluster(server: Server, profile: str = "hub") -> Cluster:
@@ -196,6 +203,7 @@ def fresh_cluster(server: Server, profile: str = "hub") -> Cluster:
     return Cluster(server, name)
 
 
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 WIDGETS = "/apis/example.com/v1/namespaces/default/widgets"
 
 

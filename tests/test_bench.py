@@ -10,6 +10,7 @@ from pathlib import Path
 
 import orjson
 import pytest
+
 from bench import measure, peer, plan, report, subject
 from bench.connection import Watching
 from bench.load import quantile

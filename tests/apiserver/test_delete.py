@@ -141,15 +141,16 @@ def test_the_usual_policy_is_background(cluster: Cluster) -> None:
         (
             "?propagationPolicy=Some",
             None,
-            'propagationPolicy: Unsupported value: "Some": supported values: '
-            '"Foreground", "Background", "Orphan", "nil"',
+            (
+                'propagationPolicy: Unsupported value: "Some": supported values: '
+                '"Foreground", "Background", "Orphan", "nil"'
+            ),
         ),
         ("?dryRun=Some", None, 'dryRun: Unsupported value: "Some": supported values: "All"'),
         (
             "",
             {"propagationPolicy": "Orphan", "orphanDependents": True},
-            'propagationPolicy: Invalid value: "Orphan": '
-            "orphanDependents and deletionPropagation cannot be both set",
+            'propagationPolicy: Invalid value: "Orphan": orphanDependents and deletionPropagation cannot be both set',
         ),
     ],
 )

@@ -11,8 +11,7 @@ from tests.serving import WIDGETS, Cluster, config_map, widget, widget_definitio
 MAPS = "/api/v1/namespaces/default/configmaps"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 TWICE = (
-    b'{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a"},'
-    b'"spec":{"size":1,"color":"red","size":2}}'
+    b'{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a"},"spec":{"size":1,"color":"red","size":2}}'
 )
 
 
@@ -66,9 +65,7 @@ def test_duplicate_keys(widgets: Cluster) -> None:
 def test_duplicates_and_unknown_fields_are_told_together(widgets: Cluster) -> None:
     text = TWICE.replace(b'"color":"red"', b'"weight":1')
     answer = widgets.request("POST", f"{WIDGETS}?fieldValidation=Strict", text)
-    assert answer["message"].endswith(
-        'strict decoding error: duplicate field "spec.size", unknown field "spec.weight"'
-    )
+    assert answer["message"].endswith('strict decoding error: duplicate field "spec.size", unknown field "spec.weight"')
 
 
 def test_duplicates_in_yaml(widgets: Cluster) -> None:
@@ -184,8 +181,10 @@ def test_there_are_three_ways(widgets: Cluster, kind: str) -> None:
     }[kind]()
     assert (answer.status, answer["message"]) == (
         422,
-        f'{kind}.meta.k8s.io "" is invalid: fieldValidation: Unsupported value: "Some": '
-        'supported values: "Ignore", "Strict", "Warn", ""',
+        (
+            f'{kind}.meta.k8s.io "" is invalid: fieldValidation: Unsupported value: "Some": '
+            'supported values: "Ignore", "Strict", "Warn", ""'
+        ),
     )
 
 

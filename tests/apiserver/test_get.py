@@ -94,7 +94,9 @@ def test_an_objects_metadata_alone(widgets: Cluster) -> None:
 
 def test_the_first_form_that_can_be_served_wins(widgets: Cluster) -> None:
     widgets.post(WIDGETS, widget("a")).ok()
-    accept = "application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1, application/json;as=Table;g=meta.k8s.io;v=v1"
+    accept = (
+        "application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1, application/json;as=Table;g=meta.k8s.io;v=v1"
+    )
     assert widgets.get(f"{WIDGETS}/a", Accept=accept).ok()["kind"] == "Table"
     assert widgets.get(f"{WIDGETS}/a", Accept="application/json").ok()["kind"] == "Widget"
     assert widgets.get(f"{WIDGETS}/a", Accept="*/*").ok()["kind"] == "Widget"

@@ -114,9 +114,7 @@ def test_a_uid_is_a_precondition(widgets: Cluster) -> None:
     old["metadata"]["uid"] = "other"
     answer = widgets.put(f"{WIDGETS}/a", old)
     assert (answer.status, answer["reason"]) == (409, "Conflict")
-    assert answer["message"].endswith(
-        f"Precondition failed: UID in precondition: other, UID in object meta: {uid}"
-    )
+    assert answer["message"].endswith(f"Precondition failed: UID in precondition: other, UID in object meta: {uid}")
     del old["metadata"]["uid"]
     assert widgets.put(f"{WIDGETS}/a", old).ok()["metadata"]["uid"] == uid
 
@@ -181,7 +179,9 @@ def test_one_of_many_racing_updates_wins(widgets: Cluster) -> None:
 
 def test_who_changed_what(widgets: Cluster) -> None:
     old = widgets.post(f"{WIDGETS}?fieldManager=first", widget("a", 1)).ok()
-    new = widgets.put(f"{WIDGETS}/a?fieldManager=second", old | {"spec": {"size": 2, "color": "red", "replicas": 1}}).ok()
+    new = widgets.put(
+        f"{WIDGETS}/a?fieldManager=second", old | {"spec": {"size": 2, "color": "red", "replicas": 1}}
+    ).ok()
     entries = {entry["manager"]: entry for entry in new["metadata"]["managedFields"]}
     assert entries["first"]["fieldsV1"] == {"f:spec": {".": {}, "f:replicas": {}}}
     assert entries["second"]["fieldsV1"] == {"f:spec": {"f:color": {}, "f:size": {}}}

@@ -211,6 +211,13 @@ def test_a_streamed_list_keeps_to_its_selector(cluster: Cluster) -> None:
         assert told(watch.take(2)) == [("ADDED", "a"), ("BOOKMARK", "")]
 
 
+def test_a_streamed_list_is_never_older_than_asked_for(cluster: Cluster) -> None:
+    with cluster.watch(f"{MAPS}?{STREAMED}&resourceVersion=999999999") as watch:
+        (event,) = list(watch)
+    assert (event["type"], event["object"]["code"], event["object"]["reason"]) == ("ERROR", 504, "Timeout")
+    assert event["object"]["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
+
+
 def test_no_initial_events_when_they_are_refused(cluster: Cluster) -> None:
     cluster.post(MAPS, config_map("a")).ok()
     with cluster.watch(f"{MAPS}?sendInitialEvents=false&resourceVersionMatch=NotOlderThan") as watch:

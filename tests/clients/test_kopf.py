@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.serving import HANG, WIDGETS, Cluster, widget
 
 FINALIZER = "kopf.zalando.org/KopfFinalizerMarker"

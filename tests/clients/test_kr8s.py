@@ -8,7 +8,8 @@ from typing import Any
 import kr8s.asyncio
 import pytest
 from kr8s.asyncio.objects import APIObject, ConfigMap, Namespace, new_class
-from tests.serving import config_map, widget
+
+from tests.serving import HANG, config_map, widget
 
 pytestmark = [
     pytest.mark.anyio,
@@ -36,7 +37,7 @@ async def test_objects(api: Any) -> None:
     assert (made.data, made.labels) == ({"k": "v", "l": "w"}, {"team": "blue"})
     assert [found.name async for found in api.get("configmaps", label_selector={"team": "blue"})] == ["a"]
     await made.delete()
-    await made.wait("delete")
+    await made.wait("delete", timeout=int(HANG))
     assert not await made.exists()
     with pytest.raises(kr8s.NotFoundError):
         await ConfigMap.get("a", namespace="default", api=api)
@@ -48,7 +49,7 @@ async def test_custom(api: Any) -> None:
     await one.create()
     await one.scale(3)
     await one.patch({"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, subresource="status")
-    await one.wait("condition=Ready")
+    await one.wait("condition=Ready", timeout=int(HANG))
     assert (one.spec.replicas, one.raw["metadata"]["generation"]) == (3, 2)
     found = [item async for item in api.get("widgets.example.com", "one", namespace="default")]
     assert [item.raw["kind"] for item in found] == ["Widget"]
@@ -70,5 +71,5 @@ async def test_cluster(api: Any) -> None:
     room = await Namespace({"metadata": {"name": "room"}}, api=api)
     await room.create()
     await room.delete()
-    await room.wait("delete")
+    await room.wait("delete", timeout=int(HANG))
     assert "room" not in [found.name async for found in api.get("namespaces")]

@@ -10,6 +10,7 @@ from typing import Any
 import kubernetes
 import pytest
 from kubernetes.client.exceptions import ApiException
+
 from tests.serving import Cluster, config_map, widget, widget_definition
 
 # One half of it has no types, the other says None where the server always answers.

@@ -11,6 +11,7 @@ from lightkube.generic_resource import create_namespaced_resource, load_in_clust
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import ConfigMap, Namespace
 from lightkube.types import CascadeType, PatchType
+
 from tests.serving import widget
 
 Widget = create_namespaced_resource("example.com", "v1", "Widget", "widgets")
@@ -48,10 +49,10 @@ def test_typed(lightkube: Any) -> None:
 
 
 def test_namespace_goes(lightkube: Any) -> None:
-    lightkube.create(Namespace(metadata=ObjectMeta(name="room")))
+    version = lightkube.create(Namespace(metadata=ObjectMeta(name="room"))).metadata.resourceVersion
     lightkube.create(ConfigMap(metadata=ObjectMeta(name="a", namespace="room")))
     lightkube.delete(Namespace, "room", cascade=CascadeType.FOREGROUND)
-    for kind, found in lightkube.watch(Namespace, fields={"metadata.name": "room"}):
+    for kind, found in lightkube.watch(Namespace, fields={"metadata.name": "room"}, resource_version=version):
         if kind == "DELETED":
             assert found.metadata.deletionTimestamp is not None
             break

@@ -1,21 +1,13 @@
-"""The server of this process for fault tests, a fresh logical cluster per test, and a bystander that must never notice."""
+"""A logical cluster under attack, and a bystander that must never notice."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
+
 from tests.faults.quiet import errors_logged
-from tests.serving import Cluster, Server, fresh_cluster, start_server, widget_definition
-
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-
-
-@pytest.fixture(scope="session")
-def server() -> Iterator[Server]:
-    server = start_server()
-    yield server
-    server.stop()
+from tests.serving import DEFINITIONS, Cluster, Server, fresh_cluster, widget_definition
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from logging.handlers import BufferingHandler
 
 import orjson
-from tests.serving import Server
 
 from shoal.apiserver.cache import REMOVED, Cache, split_key
 from shoal.apiserver.encoding import splice
 from shoal.store.sqlite import SqliteStore
+from tests.serving import Server
 
 
 @contextmanager
@@ -27,21 +27,25 @@ def errors_logged() -> Iterator[list[logging.LogRecord]]:
         logging.getLogger().removeHandler(handler)
 
 
-def check_cache(server: Server) -> int:
-    """Every object in memory is the one in the store, and every stored one is well-formed; how many there are."""
-    return server.call(_check(server.shoal.store, server.shoal.server.core.cache))
+def check_cache(server: Server, cluster: str) -> int:
+    """Every object of the cluster in memory is the one in the store, and well-formed; how many there are.
+
+    Of one cluster whose schemas did not change: memory holds objects as their newest schema reads them.
+    """
+    return server.call(_check(server.shoal.store, server.shoal.server.core.cache, cluster))
 
 
-async def _check(store: SqliteStore, cache: Cache) -> int:
+async def _check(store: SqliteStore, cache: Cache, only: str) -> int:
     await store.settled()
-    stored, revision = await store.range("")
+    everything, revision = await store.range("")
+    stored = [found for found in everything if split_key(found.key)[1] == only]
     await cache.reached(revision)
     cached = {
         (key, cluster, entry.namespace, entry.name): entry
         for key, kind in cache.kinds.items()
         for cluster, table in kind.tables.items()
         for entry in table.entries.values()
-        if not entry.virtual
+        if cluster == only and not entry.virtual
     }
     for key, value, written in stored:
         where = split_key(key)

@@ -12,9 +12,9 @@ from random import Random
 from typing import Any
 
 from hypothesis import strategies as st
-from tests.serving import widget, widget_definition
 
 from shoal.objects.wire import Request
+from tests.serving import widget, widget_definition
 
 Object = dict[str, Any]
 Resources = list[tuple[str, str, str, bool]]
@@ -24,14 +24,23 @@ GOLDEN: list[Object] = json.loads((Path(__file__).parent.parent / "objects" / "p
 
 JUNK: list[Any] = [
     None, True, False, 0, -1, 5, 1.5, 2**31, 2**63 - 1, 2**64 - 1, -(2**63), 1e308, "", "x", "A_b", "ü\u0000", "a/b",
-    "..", "*", "-", "x" * 300, "2020-01-01T00:00:00Z", "1Gi", "99", "kube-system", [], {}, [None], [[]], [{}], ["a", "a"],
+    "..", "*", "-", "x" * 300, "2020-01-01T00:00:00Z", "1Gi", "99", "kube-system", [], {}, [None], [[]], [{}],
+    ["a", "a"],
     {"": None}, {"a": "b"}, {"a": {"a": []}}, [{"name": "a"}, {"name": "a"}], {"$patch": "delete"}, {"$ref": "#"},
 ]  # fmt: skip
-NAMES = ["x", "x", "x", "y", "y", "z", "default", "kube-system", "widgets.example.com", "kubernetes", "cluster-admin", "nope", "A_b", "..", "%", "ü", "a:b", ""]  # fmt: skip
+NAMES = [
+    "x", "x", "x", "y", "y", "z", "default", "kube-system", "widgets.example.com", "kubernetes", "cluster-admin",
+    "nope", "A_b", "..", "%", "ü", "a:b", "",
+]  # fmt: skip
 SUBRESOURCES = ["", "", "", "", "status", "scale", "finalize", "token", "nope", "status/more"]
 METHODS = ["GET", "GET", "POST", "POST", "PUT", "PATCH", "PATCH", "PATCH", "DELETE"]
 ODD_METHODS = ["HEAD", "OPTIONS", "get", "FOO"]
-OTHER_PATHS = ["/", "", "//", "/api", "/apis", "/api/v1", "/apis/example.com", "/apis/nope/v1", "/version", "/metrics", "/healthz", "/readyz/ping", "/livez/nope", "/openapi/v2", "/openapi/v3", "/openapi/v3/api/v1", "/openapi/v3/apis/example.com/v1", "/openapi/v3/nope", "/.well-known/openid-configuration", "/openid/v1/jwks", "/api/v1/watch/pods", "/apis/a/b/c/d/e/f/g/h", "/api/v1/namespaces/default/configmaps/x/"]  # fmt: skip
+OTHER_PATHS = [
+    "/", "", "//", "/api", "/apis", "/api/v1", "/apis/example.com", "/apis/nope/v1", "/version", "/metrics",
+    "/healthz", "/readyz/ping", "/livez/nope", "/openapi/v2", "/openapi/v3", "/openapi/v3/api/v1",
+    "/openapi/v3/apis/example.com/v1", "/openapi/v3/nope", "/.well-known/openid-configuration", "/openid/v1/jwks",
+    "/api/v1/watch/pods", "/apis/a/b/c/d/e/f/g/h", "/api/v1/namespaces/default/configmaps/x/",
+]  # fmt: skip
 QUERIES = [
     "watch=1", "watch=maybe", "limit=1", "limit=-1", "limit=abc", "limit=99999999999999999999", "timeoutSeconds=-5",
     "timeoutSeconds=9223372036854775807", "resourceVersion=0", "resourceVersion=1", "resourceVersion=abc",
@@ -42,13 +51,27 @@ QUERIES = [
     "fieldSelector=%ff", "sendInitialEvents=true", "allowWatchBookmarks=1", "dryRun=All", "dryRun=Foo", "pretty=true",
     "fieldManager=m", "fieldManager=%00", "fieldValidation=Strict", "fieldValidation=Ignore", "fieldValidation=Foo",
     "force=true", "gracePeriodSeconds=x", "gracePeriodSeconds=0", "propagationPolicy=Foreground", "orphanDependents=1",
-    "propagationPolicy=Foo", "includeObject=Object", "includeObject=None", "verbose", "exclude=ping", "%zz=%zz", "&&=", "timeout=1s",
+    "propagationPolicy=Foo", "includeObject=Object", "includeObject=None", "verbose", "exclude=ping", "%zz=%zz",
+    "&&=", "timeout=1s",
 ]  # fmt: skip
-CONTENT_TYPES = ["", "application/json", "application/json", "application/yaml", "application/vnd.kubernetes.protobuf", "text/plain", "application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json", "application/apply-patch+yaml", "application/json;charset=utf-8"]  # fmt: skip
+CONTENT_TYPES = [
+    "", "application/json", "application/json", "application/yaml", "application/vnd.kubernetes.protobuf",
+    "text/plain", "application/json-patch+json", "application/merge-patch+json",
+    "application/strategic-merge-patch+json", "application/apply-patch+yaml", "application/json;charset=utf-8",
+]  # fmt: skip
 PATCHES = CONTENT_TYPES[6:10]
-ACCEPTS = ["", "", "", "*/*", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json", "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList", "application/vnd.kubernetes.protobuf", "garbage", ";;,,"]  # fmt: skip
+ACCEPTS = [
+    "", "", "", "*/*", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
+    "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
+    "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList", "application/vnd.kubernetes.protobuf",
+    "garbage", ";;,,",
+]  # fmt: skip
 OPERATIONS = ["add", "remove", "replace", "move", "copy", "test", "frob", 5]
-POINTERS = ["", "/", "/metadata", "/metadata/labels", "/metadata/name", "/metadata/finalizers/-", "/metadata/managedFields/0", "/metadata/managedFields/99", "/spec", "/spec/size", "/kind", "/~2", "nope", 5]  # fmt: skip
+POINTERS = [
+    "", "/", "/metadata", "/metadata/labels", "/metadata/name", "/metadata/finalizers/-",
+    "/metadata/managedFields/0", "/metadata/managedFields/99", "/spec", "/spec/size", "/kind", "/~2", "nope", 5,
+]  # fmt: skip
 
 
 def bent(dice: Random, value: Any) -> Any:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.apiserver.conftest import cluster, server
+
 from tests.real.programs import Kubectl, definition, kubectls
 from tests.serving import Cluster
-
-__all__ = ["cluster", "server"]
 
 HERE = Path(__file__).parent
 

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -14,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
 from tests.serving import HANG, Cluster, widget_definition
 
 Object = dict[str, Any]
-_NAMED = re.compile(r"kubectl(\.1\.\d+)?")
+_NAMED = re.compile(r"kubectl(?:\.(1\.\d+))?")
 
 
 @cache
@@ -35,6 +37,9 @@ def kubectls() -> dict[str, str]:
 
 
 def _title(path: str) -> str:
+    named = _NAMED.fullmatch(Path(path).name)
+    if named and named[1]:
+        return f"kubectl-{named[1]}"
     said = subprocess.run([path, "version", "--client", "-o", "json"], capture_output=True, check=True, timeout=HANG)
     number, _, extra = json.loads(said.stdout)["clientVersion"]["gitVersion"].removeprefix("v").partition("-")
     return "-".join(part for part in ("kubectl", ".".join(number.split(".")[:2]), extra) if part)
@@ -99,9 +104,13 @@ class Kubectl:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         )
+        # Whoever reads a line that never comes is told by its end.
+        guard = threading.Timer(HANG, process.kill)
+        guard.start()
         try:
             yield process
         finally:
+            guard.cancel()
             process.kill()
             process.communicate(timeout=HANG)
 

@@ -110,22 +110,27 @@ def test_wait(kubectl: Kubectl, widgets: Cluster) -> None:
     assert late == "error: timed out waiting for the condition on widgets/one\n"
 
 
-def test_describe_and_events(kubectl: Kubectl, widgets: Cluster) -> None:
-    made = widgets.post(WIDGETS, widget("one", 1)).ok()
-    widgets.post("/api/v1/namespaces/default/configmaps", config_map("settings", {"key": "value"})).ok()
-    about = {key: made["metadata"][key] for key in ("name", "namespace", "uid")}
+def _built(cluster: Cluster) -> None:
+    """A Widget and an Event about it."""
+    metadata = cluster.post(WIDGETS, widget("one", 1)).ok()["metadata"]
+    about = {key: metadata[key] for key in ("name", "namespace", "uid")}
     event = {
         "metadata": {"name": "one.1"},
         "involvedObject": {"kind": "Widget", "apiVersion": "example.com/v1", **about},
         "reason": "Built",
         "message": "the widget is built",
         "type": "Normal",
-        "firstTimestamp": made["metadata"]["creationTimestamp"],
-        "lastTimestamp": made["metadata"]["creationTimestamp"],
+        "firstTimestamp": metadata["creationTimestamp"],
+        "lastTimestamp": metadata["creationTimestamp"],
         "count": 1,
         "source": {"component": "builder"},
     }
-    widgets.post("/api/v1/namespaces/default/events", event).ok()
+    cluster.post("/api/v1/namespaces/default/events", event).ok()
+
+
+def test_describe_and_events(kubectl: Kubectl, widgets: Cluster) -> None:
+    _built(widgets)
+    widgets.post("/api/v1/namespaces/default/configmaps", config_map("settings", {"key": "value"})).ok()
     said = kubectl("describe", "widget", "one")
     assert said.startswith("Name:         one\nNamespace:    default\n")
     assert "Spec:\n  Replicas:  1\n  Size:      1\n" in said
@@ -135,12 +140,19 @@ def test_describe_and_events(kubectl: Kubectl, widgets: Cluster) -> None:
     assert table[0] == ["LAST", "SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"]
     assert table[1][1:] == ["Normal", "Built", "widget/one", "the", "widget", "is", "built"]
     assert kubectl.rows("events", "--for", "widget/one")[1][1:4] == ["Normal", "Built", "Widget/one"]
-    assert kubectl.rows("get", "events.v1.events.k8s.io", "--no-headers")[0][1:4] == ["Normal", "Built", "widget/one"]
     settings = kubectl("describe", "configmap", "settings")
     assert "Data\n====\nkey:\n----\nvalue\n" in settings
     assert "Status:       Active\n" in kubectl("describe", "namespace", "default")
-    assert "Plural:       widgets\n" in kubectl("describe", "crd", "widgets.example.com")
-    assert "ServiceAccount  clusterrole" not in kubectl("describe", "clusterrole", "view")
+    assert ["Kind:", "Widget"] in kubectl.rows("describe", "crd", "widgets.example.com")
+    assert ["configmaps", "[]", "[]", "[get", "list", "watch]"] in kubectl.rows("describe", "clusterrole", "view")
+
+
+def test_events_are_the_same_in_both_groups(kubectl: Kubectl, widgets: Cluster) -> None:
+    _built(widgets)
+    table = kubectl.rows("get", "events.v1.events.k8s.io")
+    assert table[1][1:] == ["Normal", "Built", "widget/one", "the", "widget", "is", "built"]
+    about_others = kubectl.run("get", "events.v1.events.k8s.io", "--field-selector=regarding.name=two")
+    assert about_others.stderr == "No resources found in default namespace.\n"
 
 
 def test_explain(kubectl: Kubectl, widgets: Cluster) -> None:

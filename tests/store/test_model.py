@@ -10,10 +10,10 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from tests.store.contract import Seen
 
 from shoal.store.interface import Compacted, CompareFailed, Event, KeyValue, Subscription
 from shoal.store.sqlite import SqliteStore
+from tests.store.contract import Seen
 
 KEYS = st.sampled_from(["/p/a", "/p/b", "/p/ä", "/p0", "/q/a"])
 SHARE = st.floats(0, 1)

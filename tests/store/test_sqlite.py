@@ -15,11 +15,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.store.contract import Seen, state
 
 from shoal.store.interface import CompareFailed, Event, KeyValue, StoreFormat, StoreUnavailable
 from shoal.store.sqlite import SqliteStore, checkpoints, log
 from shoal.store.sqlite import file as store_file
+from tests.store.contract import Seen, state
 
 
 def rows(directory: Path) -> list[tuple[int, str, bytes | None]]:

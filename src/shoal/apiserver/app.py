@@ -89,7 +89,8 @@ class App:
         if target.cluster == WILDCARD and verb not in ("list", "watch"):
             raise MethodNotSupported("the wildcard view of all logical clusters can be listed and watched only")
         view = accepted(request.headers.get("accept", ""))
-        kind = self._core.cache.kind(resource.group, resource.plural)
+        shared = resource.rules.shared
+        kind = self._core.cache.kind(shared.group if shared else resource.group, resource.plural)
         call = Call(request, target, verb, user, cluster, resource, kind, view, query)
         if resource.deprecated:
             call.warnings.append(resource.deprecated)

@@ -9,8 +9,8 @@ from typing import Any
 from shoal.apiserver.columns import COLUMNS
 from shoal.apiserver.model import Model
 from shoal.apiserver.registry import Resource
-from shoal.apiserver.rules import Rules
-from shoal.kinds import apiextensions, coordination, core, rbac
+from shoal.apiserver.rules import Rules, Shared
+from shoal.kinds import apiextensions, coordination, core, events, rbac
 from shoal.kinds.apiextensions_validation import validate_crd
 from shoal.kinds.builtin import Builtin, profile
 from shoal.kinds.definitions import definition, definition_of
@@ -51,10 +51,13 @@ RULES: dict[str, Rules] = {
         name=is_dns1123_label,
         default=core.default_namespace,
         prepare_create=core.create_namespace,
+        prepare_update=core.keep_namespace_spec,
         prepare_delete=core.terminate_namespace,
     ),
     "events": Rules(create_on_update=True),
-    "events.events.k8s.io": Rules(create_on_update=True),
+    "events.events.k8s.io": Rules(
+        create_on_update=True, shared=Shared("", events.to_core, events.from_core, events.core_path)
+    ),
     "leases.coordination.k8s.io": Rules(create_on_update=True, validate=coordination.validate_lease),
     "roles.rbac.authorization.k8s.io": _rbac("Role"),
     "clusterroles.rbac.authorization.k8s.io": _rbac("ClusterRole"),

@@ -8,6 +8,7 @@ inside the window are rebuilt by undoing changes (continued and exact lists).
 from __future__ import annotations
 
 import asyncio
+import logging
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +16,8 @@ from typing import Any
 
 from shoal.apiserver.encoding import decode, respliced, splice
 from shoal.store.interface import Event
+
+log = logging.getLogger("shoal.apiserver")
 
 REMOVED = b"-"
 """Stored in place of a bootstrap object that was deleted: it hides the shared one below."""
@@ -80,13 +83,15 @@ class Change:
 class Table:
     """The objects of one kind in one cluster, in key order."""
 
-    __slots__ = ("based", "entries", "keys")
+    __slots__ = ("based", "entries", "joined", "keys")
 
     def __init__(self) -> None:
         self.entries: dict[str, Entry] = {}
         self.keys: list[str] = []
         self.based = False
         """Whether the bootstrap objects have been laid under the stored ones."""
+        self.joined: dict[object, list[bytes] | None] = {}
+        """Bodies of lists that were asked for again while nothing changed (None: asked for once)."""
 
     def put(self, entry: Entry) -> Entry | None:
         key = entry.key
@@ -94,12 +99,15 @@ class Table:
         if old is None:
             insort(self.keys, key)
         self.entries[key] = entry
+        if self.joined:
+            self.joined = {}
         return old
 
     def remove(self, key: str) -> Entry | None:
         old = self.entries.pop(key, None)
         if old is not None:
             del self.keys[bisect_left(self.keys, key)]
+            self.joined = {}
         return old
 
     def select(self, namespace: str, after: str = "") -> list[Entry]:
@@ -166,6 +174,8 @@ class Kind:
             old, new = table.remove(key), None
             if event.value is not None:
                 self.removed[cluster, key] = event.revision
+            else:
+                self.removed.pop((cluster, key), None)
         else:
             new = Entry(namespace, name, event.revision, splice(event.value, event.revision))
             old = table.put(new)
@@ -190,7 +200,12 @@ class Kind:
     def announce(self, change: Change) -> None:
         for where in (change.cluster, "*"):
             for listener in list(self.listeners.get(where, ())):
-                listener(change)
+                try:
+                    listener(change)
+                except Exception:
+                    # One that fails must not cost the others their event, nor the store its delivery.
+                    log.exception("a listener of %s failed and is dropped", self.key)
+                    self.forget(where, listener)
 
     def since(self, revision: int) -> list[Change]:
         """Changes after that revision, oldest first."""

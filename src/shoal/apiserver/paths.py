@@ -5,6 +5,7 @@ Pure text. Whether any of it exists is decided elsewhere.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 ROOT = "root"
@@ -31,6 +32,7 @@ class Target(NamedTuple):
         return bool(self.plural)
 
 
+@lru_cache(maxsize=4096)
 def parse(path: str) -> Target:
     cluster = ROOT
     if path.startswith("/clusters/"):

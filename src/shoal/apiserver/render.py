@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from shoal.apiserver.cache import Entry
+from shoal.apiserver.cache import Entry, Table
 from shoal.apiserver.encoding import decode, encode, splice, with_cluster
 from shoal.apiserver.negotiate import View
 from shoal.apiserver.registry import Resource
@@ -23,7 +23,8 @@ Object = dict[str, Any]
 def served(resource: Resource, entry: Entry) -> bytes:
     """The object's bytes in the version asked for."""
     if not resource.custom or entry.normal == resource.schema_hash:
-        return entry.data
+        shared = resource.rules.shared
+        return entry.data if shared is None else splice(encode(shared.from_stored(entry.object())), entry.revision)
     obj = entry.object()
     before = obj.get("apiVersion")
     obj["apiVersion"] = resource.api_version
@@ -67,6 +68,8 @@ def partial(obj: Object, version: str) -> Object:
 
 BATCH = 256
 """Objects joined into one piece of a large list: pieces of about a megabyte, never one giant copy."""
+MOST_JOINED = 4
+"""Lists of one table whose bodies are kept: they cost as much memory as the objects in them."""
 
 
 def many(
@@ -92,10 +95,27 @@ def many(
         return Response(
             200, orjson.dumps({"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": items})
         )
+    return _list(resource, metadata, _joined(data))
+
+
+def everything(resource: Resource, table: Table, namespace: str, metadata: Object) -> Response:
+    """A whole namespace, or all of them: what informers ask for, many of them at once, so it is joined once."""
+    asked = (resource.api_version, resource.schema_hash, namespace)
+    pieces = table.joined.get(asked)
+    if pieces is None:
+        pieces = _joined([served(resource, entry) for entry in table.select(namespace)])
+        if len(pieces) > 1 and len(table.joined) < MOST_JOINED:
+            table.joined[asked] = pieces if asked in table.joined else None
+    return _list(resource, metadata, pieces)
+
+
+def _joined(data: list[bytes]) -> list[bytes]:
+    """The items in large pieces; all but the first begin with a comma."""
+    first = [b",".join(data[:BATCH])]
+    return first + [b",".join([b"", *data[at : at + BATCH]]) for at in range(BATCH, len(data), BATCH)]
+
+
+def _list(resource: Resource, metadata: Object, pieces: list[bytes]) -> Response:
     head = orjson.dumps({"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": metadata})
-    pieces = [head[:-1] + b',"items":[']
-    for start in range(0, len(data), BATCH):
-        joined = b",".join(data[start : start + BATCH])
-        pieces.append(joined if start == 0 else b"," + joined)
-    pieces.append(b"]}\n")
-    return Response(200, pieces if len(pieces) > 3 else b"".join(pieces))
+    body = [head[:-1] + b',"items":[', *pieces, b"]}\n"]
+    return Response(200, body if len(body) > 3 else b"".join(body))

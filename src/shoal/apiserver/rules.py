@@ -33,6 +33,17 @@ def _fine(obj: Object, old: Object | None) -> list[Cause]:
 
 
 @dataclass(frozen=True, slots=True)
+class Shared:
+    """A resource that is stored as one of another group: the same objects, in two forms."""
+
+    group: str
+    to_stored: Callable[[Object], Object]
+    from_stored: Callable[[Object], Object]
+    stored_path: Callable[[str], str]
+    """Where the stored form has a field of this one."""
+
+
+@dataclass(frozen=True, slots=True)
 class Rules:
     generation: bool = False
     """metadata.generation counts changes of anything but metadata and status."""
@@ -52,3 +63,4 @@ class Rules:
     """(object, now): what a deletion leaves to be done first, as finalizers and conditions."""
     validate: Callable[[Object, Object | None], list[Cause]] = _fine
     """(object, old one or None)."""
+    shared: Shared | None = None

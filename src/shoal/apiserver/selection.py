@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from shoal.apiserver.cache import Entry
@@ -11,9 +12,12 @@ from shoal.objects.selectors import FieldSelector, LabelSelector, parse_fields, 
 
 
 class Selection:
-    def __init__(self, labels: LabelSelector | None, fields: FieldSelector | None) -> None:
+    def __init__(
+        self, labels: LabelSelector | None, fields: FieldSelector | None, stored_path: Callable[[str], str] = str
+    ) -> None:
         self._labels = labels
         self._fields = fields
+        self._stored_path = stored_path
 
     def matches(self, entry: Entry) -> bool:
         if self._labels is not None and not self._labels.matches(entry.labels):
@@ -30,7 +34,7 @@ class Selection:
                 value = entry.namespace
             else:
                 obj = obj if obj is not None else entry.object()
-                value = field_value(obj, path)
+                value = field_value(obj, self._stored_path(path))
             if (value == wanted) == (operator == "!="):
                 return False
         return True
@@ -56,7 +60,8 @@ def selection(resource: Resource, labels: str, fields: str) -> Selection | None:
             if resource.selectable or resource.custom:
                 raise BadRequest(f"field label not supported: {path}")
             raise BadRequest(f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"')
-    return Selection(label_selector, field_selector)
+    shared = resource.rules.shared
+    return Selection(label_selector, field_selector, shared.stored_path if shared else str)
 
 
 def field_value(obj: dict[str, Any], path: str) -> str:

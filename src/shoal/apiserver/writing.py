@@ -13,10 +13,12 @@ from shoal.apiserver.core import Call, Core
 from shoal.apiserver.encoding import encode, splice
 from shoal.apiserver.negotiate import JSON, PROTOBUF, YAML, body_type
 from shoal.apiserver.options import WriteOptions
+from shoal.apiserver.render import served
 from shoal.clock import rfc3339
 from shoal.objects import strictjson, yaml_read
 from shoal.objects.apply import on_update
 from shoal.objects.errors import BadRequest, Cause, Conflict, invalid_object, invalid_value
+from shoal.objects.metadata_types import unreadable
 from shoal.objects.names import validate_object_meta
 from shoal.objects.protobuf import decode as decode_protobuf
 from shoal.objects.wire import Request
@@ -71,7 +73,7 @@ def check_type(call: Call, obj: Object) -> None:
     if resource.custom and not api_version:
         raise BadRequest("Object 'apiVersion' is missing")
     if resource.custom and kind != resource.kind and api_version == resource.api_version:
-        name = (obj.get("metadata") or {}).get("name") or ""
+        name = str(member(obj, "metadata").get("name") or "")
         raise invalid_object(str(kind), resource.group, name, [invalid_value("kind", kind, f"must be {resource.kind}")])
     if kind and kind != resource.kind:
         raise BadRequest(
@@ -103,10 +105,16 @@ def check_fields(
     complaints += model.prune(obj, collect=collect)
     if complaints:
         report(call, options, complaints)
-    problem = model.decoding_problem(obj)
+    check_readable(call, obj)
+
+
+def check_readable(call: Call, obj: Object) -> None:
+    """What Go could not read into the object's type is refused before anything looks at it."""
+    resource = call.resource
+    problem = unreadable(obj["metadata"]) if resource.custom else resource.model().decoding_problem(obj)
     if problem:
-        kind, version = call.resource.kind, call.resource.version
-        raise BadRequest(f'{kind} in version "{version}" cannot be handled as a {kind}: {problem}')
+        kind = resource.kind
+        raise BadRequest(f'{kind} in version "{resource.version}" cannot be handled as a {kind}: {problem}')
 
 
 def duplicates(text: bytes, content_type: str, obj: Object) -> list[str]:
@@ -208,10 +216,10 @@ def settle(call: Call, revision: int, value: bytes, name: str) -> bytes:
     """The served bytes of what was just written; tells the cache that they need no second look."""
     entry: Entry | None = call.kind.get(call.target.cluster, call.namespace, name)
     if entry is None or entry.revision != revision:
-        return splice(value, revision)
+        entry = Entry(call.namespace, name, revision, splice(value, revision))
     if call.resource.version == call.resource.storage_version:
         entry.normal = call.resource.schema_hash
-    return entry.data
+    return served(call.resource, entry)
 
 
 def stored_value(call: Call, obj: Object) -> bytes:
@@ -219,6 +227,8 @@ def stored_value(call: Call, obj: Object) -> bytes:
     resource = call.resource
     if resource.custom and resource.version != resource.storage_version:
         obj = {**obj, "apiVersion": f"{resource.group}/{resource.storage_version}"}
+    if resource.rules.shared is not None:
+        obj = resource.rules.shared.to_stored(obj)
     return encode(obj)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -13,7 +15,7 @@ from pathlib import Path
 import uvloop
 
 from shoal.apiserver.malloc import tune
-from shoal.assemble.datadir import DataDir, host_names, kubeconfig, write_private
+from shoal.assemble.datadir import DataDir, DataDirError, host_names, kubeconfig, write_private
 from shoal.assemble.loops import Loops
 from shoal.assemble.server import ApiServer, ServerSettings, administrator
 from shoal.store.sqlite import SqliteStore
@@ -52,8 +54,15 @@ class Shoal:
                 ),
                 store,
             )
-        except BaseException:
+        except BaseException as error:
             directory.close()
+            if isinstance(error, OSError) and error.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL):
+                port = directory.port(settings.port)
+                why = os.strerror(error.errno).lower()
+                raise DataDirError(
+                    f"cannot listen on {settings.host}:{port}: {why}",
+                    "give another address: shoal up --listen HOST:PORT",
+                ) from None
             raise
         if not settings.port:
             directory.keep_port(server.port)

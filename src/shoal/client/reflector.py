@@ -46,9 +46,10 @@ class Reflector:
             try:
                 if not self._revision:
                     await self._list()
-                await self._watch()
-                pause = FIRST_PAUSE
-                continue
+                if await self._watch():
+                    pause = FIRST_PAUSE
+                    continue
+                log.info("watch of %s ended without an event; again in %.1f s", self._kind.plural, pause)
             except Expired:
                 self._revision = ""
                 continue
@@ -69,10 +70,12 @@ class Reflector:
         for key in gone:
             self._changed(key, None)
 
-    async def _watch(self) -> None:
+    async def _watch(self) -> bool:
+        """Until the watch ends; tells whether it brought anything, so that a server that ends it at once is spared."""
+        told = False
         query = {"resourceVersion": self._revision, "allowWatchBookmarks": "true", "labelSelector": self._labels}
         async for event in self._client.watch(self._kind, query=query):
-            obj = event["object"]
+            told, obj = True, event["object"]
             self._revision = obj["metadata"]["resourceVersion"]
             if event["type"] == "BOOKMARK":
                 continue
@@ -83,3 +86,4 @@ class Reflector:
             else:
                 self.objects[key] = obj
                 self._changed(key, obj)
+        return told

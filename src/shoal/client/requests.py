@@ -47,6 +47,10 @@ class Client:
         other._headers = self._headers
         return other
 
+    async def close(self) -> None:
+        """Ends the connections of this client and of those made from it by `at`."""
+        await self._transport.close()
+
     async def get(self, kind: Kind, name: str, namespace: str = "") -> Object:
         return await self.call("GET", self.path(kind, name, namespace))
 

@@ -77,7 +77,7 @@ def version_of(crd: Object, name: str) -> Object:
 
 
 def storage_version(crd: Object) -> str:
-    return next((str(version["name"]) for version in versions(crd) if version.get("storage")), "")
+    return next((str(version.get("name") or "") for version in versions(crd) if version.get("storage")), "")
 
 
 def served_versions(crd: Object) -> list[str]:

@@ -37,7 +37,7 @@ def validate_config_map(obj: Object, old: Object | None) -> list[Cause]:
         causes += [invalid_value(f"binaryData[{key}]", key, said) for said in is_config_map_key(key)]
         size += len(str(value)) * 3 // 4
     if size > MAX_BYTES:
-        causes.append(too_long("", MAX_BYTES))
+        causes.append(too_long("[]", MAX_BYTES))
     return causes + _immutable(obj, old, ("data", "binaryData"))
 
 
@@ -103,6 +103,14 @@ def create_namespace(obj: Object) -> None:
         finalizers.append(NAMESPACE_FINALIZER)
     obj["spec"] = {"finalizers": finalizers}
     obj["status"] = {"phase": "Active"}
+
+
+def keep_namespace_spec(new: Object, old: Object) -> None:
+    """What has to happen before a namespace goes is changed by /finalize alone."""
+    if "spec" in old:
+        new["spec"] = old["spec"]
+    else:
+        new.pop("spec", None)
 
 
 def terminate_namespace(obj: Object, now: str) -> None:

@@ -53,7 +53,8 @@ def _checked(patch: Any) -> list[dict[str, Any]]:
             raise BadRequest(f"json: cannot unmarshal {_go_kind(operation)} into Go value of type jsonpatch.Operation")
     if len(patch) > MAX_OPERATIONS:
         raise TooLarge(
-            f"Request entity too large: The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(patch)}"
+            "Request entity too large: "
+            f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(patch)}"
         )
     return patch
 

@@ -97,7 +97,8 @@ def _refuse_constant(name: str) -> NoReturn:
 
 def _refuse_infinite(number: str) -> None:
     if isinf(float(number)):
-        raise ValueError(f"json: cannot unmarshal number {number} into Go value of type float64")
+        shown = number if len(number) <= 64 else f"{number[:60]}..."
+        raise ValueError(f"json: cannot unmarshal number {shown} into Go value of type float64")
 
 
 class _Pairs(list[tuple[str, Any]]):
@@ -106,7 +107,9 @@ class _Pairs(list[tuple[str, Any]]):
 
 _detect = json.JSONDecoder(object_pairs_hook=_refuse_twice, parse_int=len, parse_float=len).decode
 _keep_pairs = json.JSONDecoder(object_pairs_hook=_Pairs, parse_int=len, parse_float=len).decode
-_check = json.JSONDecoder(parse_int=len, parse_float=_refuse_infinite, parse_constant=_refuse_constant).decode
+_check = json.JSONDecoder(
+    parse_int=_refuse_infinite, parse_float=_refuse_infinite, parse_constant=_refuse_constant
+).decode
 
 
 def _collect(value: Any, path: str, found: dict[str, None]) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from tests.apiserver.auth.accounts import Accounts
 
 from shoal.apiserver import authn
 from shoal.apiserver.authn import Authenticator, User, parse_token_file
 from shoal.objects.errors import ShoalError, Unauthorized
 from shoal.objects.wire import ClientCertificate, Request
+from tests.apiserver.auth.accounts import Accounts
 
 AUTHENTICATED = "system:authenticated"
 ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.apiserver.auth.role_table import GROUP, RoleTable, grant, person, ref, rule, url_rule
 
 from shoal.apiserver.authn import User
 from shoal.apiserver.authz import Attributes, Authorizer
 from shoal.apiserver.authz.escalation import check_escalation
 from shoal.objects.errors import Forbidden, NotFound
+from tests.apiserver.auth.role_table import GROUP, RoleTable, grant, person, ref, rule, url_rule
 
 READ_PODS = rule("", "pods", "get,list")
 SELECTORS = {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.apiserver.auth.role_table import RoleTable, grant, person, rule
 
 from shoal.apiserver.authn import User
 from shoal.apiserver.authz import Attributes, Authorizer
 from shoal.apiserver.impersonation import impersonated, read_headers
 from shoal.objects.errors import BadRequest, Forbidden
 from shoal.objects.wire import Request
+from tests.apiserver.auth.role_table import RoleTable, grant, person, rule
 
 AUTHENTICATED = "system:authenticated"
 

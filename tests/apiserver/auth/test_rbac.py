@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.apiserver.auth.role_table import RoleTable, grant, path, person, ref, resource, rule, to, url_rule
 
 from shoal.apiserver.authn import User
 from shoal.apiserver.authz import Attributes, Authorizer, Decision, forbidden, rbac
 from shoal.apiserver.authz.rules import matches_resource
+from tests.apiserver.auth.role_table import RoleTable, grant, path, person, ref, resource, rule, to, url_rule
 
 READ_PODS = rule("", "pods", "get,list,watch")
 

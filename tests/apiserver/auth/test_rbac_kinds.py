@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.apiserver.auth.role_table import GROUP, ref, rule, to, url_rule
 
 from shoal.kinds.rbac import NAME_RULE, aggregate, set_defaults, validate
+from tests.apiserver.auth.role_table import GROUP, ref, rule, to, url_rule
 
 SUBDOMAIN = "a lowercase RFC 1123 subdomain must consist of"
 

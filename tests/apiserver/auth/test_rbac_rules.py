@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.apiserver.auth.role_table import rule, url_rule
 
 from shoal.apiserver.authz.rules import covers, describe, matches_path, matches_resource, missing_rules
+from tests.apiserver.auth.role_table import rule, url_rule
 
 
 @pytest.mark.parametrize(

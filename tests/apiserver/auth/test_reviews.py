@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.apiserver.auth.accounts import Accounts
-from tests.apiserver.auth.role_table import RoleTable, grant, person, ref, rule, to, url_rule
 
 from shoal.apiserver.authn import Authenticator, User
 from shoal.apiserver.authz import Authorizer
 from shoal.apiserver.reviews import answer
 from shoal.objects.errors import BadRequest, InternalError, Invalid, StatusError
+from tests.apiserver.auth.accounts import Accounts
+from tests.apiserver.auth.role_table import RoleTable, grant, person, ref, rule, to, url_rule
 
 READ_PODS = rule("", "pods", "get,list")
 ALLOWED = 'RBAC: allowed by ClusterRoleBinding "grants" of ClusterRole "granted" to User "alice"'

@@ -15,10 +15,10 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.apiserver.auth.accounts import BOT, Accounts, new_key
 
 from shoal.apiserver.tokens import MAX_TOKEN, TokenSigner, _sign, signing_key
 from shoal.objects.errors import BadRequest, ShoalError, Unauthorized
+from tests.apiserver.auth.accounts import BOT, Accounts, new_key
 
 
 def b64(data: bytes) -> str:

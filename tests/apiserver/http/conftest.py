@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
-from tests.apiserver.http.loopback import Serve, Site, echo
 
 from shoal.apiserver.certificates import Authority, server_context
 from shoal.apiserver.http import HttpServer, Limits
 from shoal.objects.wire import Handler
+from tests.apiserver.http.loopback import Serve, Site, echo
 
 
 @pytest.fixture(params=["uvloop", "asyncio"])

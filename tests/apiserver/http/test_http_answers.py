@@ -9,7 +9,6 @@ import logging
 from collections.abc import Iterator
 
 import pytest
-from tests.apiserver.http.loopback import GET, Client, Serve, until
 
 from shoal.apiserver.http import HttpServer, Limits, encode_gzip, status_response
 from shoal.apiserver.http.connection import Connection
@@ -17,6 +16,7 @@ from shoal.apiserver.http.encoding import BATCH, batches, date_line
 from shoal.clock import FakeClock
 from shoal.objects.errors import NotFound, StatusError, TooManyRequests
 from shoal.objects.wire import Answer, Request, Response
+from tests.apiserver.http.loopback import GET, Client, Serve, until
 
 pytestmark = pytest.mark.anyio
 

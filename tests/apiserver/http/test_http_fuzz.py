@@ -10,10 +10,10 @@ from logging.handlers import BufferingHandler
 import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.apiserver.http.loopback import GET, Client
 
 from shoal.apiserver.http import HttpServer, Limits
 from shoal.objects.wire import Answer, Request, Response, Sink, StreamResponse
+from tests.apiserver.http.loopback import GET, Client
 
 LIMITS = Limits(max_body=2000, max_header_bytes=1000)
 

@@ -7,11 +7,11 @@ import contextlib
 import json
 
 import pytest
-from tests.apiserver.http.loopback import GET, Serve, Site, until
 
 from shoal.apiserver.http import Limits
 from shoal.apiserver.http.reading import Incoming, RequestReader
 from shoal.objects.wire import Answer, Request, Response
+from tests.apiserver.http.loopback import GET, Serve, Site, until
 
 pytestmark = pytest.mark.anyio
 

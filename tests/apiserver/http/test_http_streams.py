@@ -6,12 +6,12 @@ import asyncio
 import json
 
 import pytest
-from tests.apiserver.http.loopback import GET, Client, Serve, Site, echo, until
 
 from shoal.apiserver.http import Limits
 from shoal.apiserver.http.encoding import BATCH
 from shoal.objects.errors import Expired
 from shoal.objects.wire import Answer, Request, Response, Sink, StreamResponse
+from tests.apiserver.http.loopback import GET, Client, Serve, Site, echo, until
 
 pytestmark = pytest.mark.anyio
 

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.apiserver.http.loopback import GET, Serve
 
 from shoal.apiserver.certificates import Authority
 from shoal.apiserver.http import Limits
 from shoal.objects.wire import Request, Response, Sink, StreamResponse
+from tests.apiserver.http.loopback import GET, Serve
 
 pytestmark = pytest.mark.anyio
 

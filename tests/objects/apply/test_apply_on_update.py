@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.objects.apply.things import CONFIG_MAP, DEPLOYMENT, LATER, NOW, THING, V1, applied, owners, thing, update
 
 from shoal.objects.apply import TypeSchema, fields_v1, on_update
 from shoal.objects.errors import BadRequest
+from tests.objects.apply.things import CONFIG_MAP, DEPLOYMENT, LATER, NOW, THING, V1, applied, owners, thing, update
 
 DEPLOYED: dict[str, Any] = {
     "apiVersion": "apps/v1",

@@ -8,13 +8,13 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.objects.apply.things import LATER, THING, applied, owners, thing, update
 
 from shoal.objects.apply import Object, fields_v1
 from shoal.objects.apply.compare import applied as mentioned
 from shoal.objects.apply.compare import tracked, whole
 from shoal.objects.apply.fieldset import decode, difference, union_all
 from shoal.objects.errors import Conflict
+from tests.objects.apply.things import LATER, THING, applied, owners, thing, update
 
 WORD = st.sampled_from(["a", "b", "c"])
 NUMBER = st.integers(1, 3)

@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from tests.objects.apply.things import DEPLOYMENT, LATER, NOW, THING, V1, applied, owners, struct, thing, update
 
 from shoal.objects.apply import TypeSchema, apply
 from shoal.objects.errors import BadRequest, Conflict
+from tests.objects.apply.things import DEPLOYMENT, LATER, NOW, THING, V1, applied, owners, struct, thing, update
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 

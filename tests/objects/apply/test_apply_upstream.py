@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.objects.apply.things import NOW, applied, update
 
 from shoal.objects.apply import Object, TypeSchema
 from shoal.objects.errors import StatusError
+from tests.objects.apply.things import NOW, applied, update
 
 RECORDED: dict[str, Any] = json.loads(Path(__file__).with_name("upstream_answers.json").read_text())
 SCHEMA = TypeSchema(RECORDED["schema"])

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.objects.schema.samples import object_with, resource
 
 from shoal.objects.errors import BadRequest
 from shoal.objects.schema import MAX_DEPTH, Definitions, SchemaTooDeep
 from shoal.objects.schema import compile as compiled
 from shoal.objects.schema.patterns import is_pattern, matches
 from shoal.objects.schema.validate import MAX_CAUSES
+from tests.objects.schema.samples import object_with, resource
 
 
 def nested(levels: int) -> dict[str, Any]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.objects.schema.samples import object_with, resource
 
 from shoal.objects.schema import compile as compiled
+from tests.objects.schema.samples import object_with, resource
 
 NUMBERED = {"type": "object", "properties": {"z": {"type": "integer", "default": 3}}}
 FIELD = {

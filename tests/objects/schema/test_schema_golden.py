@@ -11,9 +11,9 @@ from typing import Any
 
 import orjson
 import pytest
-from tests.objects.schema.samples import object_with, resource
 
 from shoal.objects.schema import compile as compiled
+from tests.objects.schema.samples import object_with, resource
 
 CASES: list[dict[str, Any]] = orjson.loads((Path(__file__).parent / "golden.json").read_bytes())
 

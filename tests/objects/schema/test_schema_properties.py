@@ -8,11 +8,11 @@ from typing import Any
 import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.objects.schema.samples import fitting_pairs, pairs, schemas
 
 from shoal.objects.schema import compile as compiled
 from shoal.objects.schema.fast import FastPass
 from shoal.objects.schema.validate import Walk
+from tests.objects.schema.samples import fitting_pairs, pairs, schemas
 
 some = settings(max_examples=50)
 Pair = tuple[dict[str, Any], dict[str, Any]]

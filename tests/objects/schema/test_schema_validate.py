@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.objects.schema.samples import object_with, resource
 
 from shoal.objects.errors import Cause
 from shoal.objects.schema import compile as compiled
+from tests.objects.schema.samples import object_with, resource
 
 AB = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}}
 INVALID, TYPE, REQUIRED, NOT_SUPPORTED, DUPLICATE, LONG, MANY = (

@@ -15,7 +15,8 @@ Object = dict[str, Any]
 
 def admit(core: Core, call: Call, new: Object, old: Object | None) -> None:
     """`old` is None for a creation."""
-    namespaces.admit(core, call, old)
+    clusters.admit_creation(call, new, old)
+    namespaces.admit(core, call, new, old)
     definitions.admit_instance(call, new, old)
     group, plural = call.resource.group, call.resource.plural
     if group == roles.GROUP:

@@ -1,4 +1,4 @@
-"""LogicalClusters live in root only, and root itself stays."""
+"""LogicalClusters live in root only, root itself stays, and one that is going takes nothing new."""
 
 from __future__ import annotations
 
@@ -15,6 +15,19 @@ RESOURCE = (GROUP, PLURAL)
 def admit(core: Core, call: Call, new: dict[str, Any], old: dict[str, Any] | None) -> None:
     if call.target.cluster != ROOT:
         raise Forbidden("logicalclusters.core.shoal.dev is forbidden: logical clusters are declared in root only")
+
+
+def admit_creation(call: Call, new: dict[str, Any], old: dict[str, Any] | None) -> None:
+    """Nothing is created in a logical cluster that is going away."""
+    if old is None and call.cluster.terminating:
+        resource, name = call.resource, new["metadata"].get("name") or ""
+        raise Forbidden(
+            f'{resource.group_resource} "{name}" is forbidden: unable to create new content in logical cluster '
+            f"{call.cluster.name} because it is being terminated",
+            name=name,
+            group=resource.group,
+            kind=resource.plural,
+        )
 
 
 def admit_delete(call: Call) -> None:

@@ -13,14 +13,16 @@ import orjson
 from shoal.apiserver.core import Call, Core
 from shoal.clock import rfc3339
 from shoal.kinds.apiextensions import establish, format_warnings, record_stored_version, schema_of, versions
+from shoal.kinds.apiextensions_validation import validate_crd
 from shoal.objects.errors import Forbidden
 
 GROUP = "apiextensions.k8s.io"
 
 
 def admit(core: Core, call: Call, new: dict[str, Any], old: dict[str, Any] | None) -> None:
-    if not new["metadata"].get("name"):
-        return
+    record_stored_version(new)
+    if not new["metadata"].get("name") or validate_crd(new, old):
+        return  # refused in a moment, by the step that says why; nothing below has to expect such a one
     group = new["spec"].get("group")
     others = [
         entry.object()
@@ -40,7 +42,6 @@ def admit(core: Core, call: Call, new: dict[str, Any], old: dict[str, Any] | Non
     ]
     call.warnings.extend(format_warnings(new, old))
     call.warnings.extend(_unevaluated(new))
-    record_stored_version(new)
     establish(new, others, taken, rfc3339(core.clock.now()))
 
 

@@ -10,7 +10,7 @@ from shoal.objects.errors import Cause, Forbidden, NotFound
 IMMORTAL = ("default", "kube-system", "kube-public")
 
 
-def admit(core: Core, call: Call, old: dict[str, Any] | None) -> None:
+def admit(core: Core, call: Call, new: dict[str, Any], old: dict[str, Any] | None) -> None:
     if old is not None or not call.namespace:
         return
     resource = call.resource
@@ -20,11 +20,10 @@ def admit(core: Core, call: Call, old: dict[str, Any] | None) -> None:
     # Looking for the text first spares a decode on every create; labels can hold it too, hence the second look.
     if b'"deletionTimestamp":"' in entry.data and "deletionTimestamp" in entry.object()["metadata"]:
         why = f"unable to create new content in namespace {call.namespace} because it is being terminated"
+        name = new["metadata"].get("name") or ""
         raise Forbidden(
-            f'{resource.group_resource} "{call.name}" is forbidden: {why}'
-            if call.name
-            else f"{resource.group_resource} is forbidden: {why}",
-            name=call.name,
+            f'{resource.group_resource} "{name}" is forbidden: {why}',
+            name=name,
             group=resource.group,
             kind=resource.plural,
             causes=[

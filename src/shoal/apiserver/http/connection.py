@@ -21,6 +21,7 @@ from shoal.apiserver.http.encoding import (
     status_response,
     wants_gzip,
 )
+from shoal.apiserver.http.flusher import Flusher
 from shoal.apiserver.http.limits import Limits, Phase
 from shoal.apiserver.http.reading import Incoming, RequestReader
 from shoal.apiserver.http.sink import StreamSink
@@ -46,6 +47,9 @@ class Server(Protocol):
     """The `Date` line of this second."""
     now: float
     """`loop.time` as of the last tick."""
+
+    @property
+    def flusher(self) -> Flusher: ...
 
     def admit(self, connection: Connection) -> bool: ...
 
@@ -252,6 +256,7 @@ class Connection(asyncio.Protocol):
             self,
             self._transport,
             self._loop,
+            self._server.flusher,
             head=opening,
             chunks=incoming.chunks,
             max_pending=self._server.limits.max_pending,

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from shoal.apiserver.http.connection import Connection
 from shoal.apiserver.http.encoding import date_line, status_response
+from shoal.apiserver.http.flusher import Flusher
 from shoal.apiserver.http.limits import Limits
 from shoal.clock import Clock, SystemClock
 from shoal.objects.errors import StatusError
@@ -20,6 +21,8 @@ _PEER_ALIVE_AFTER = 180
 
 
 class HttpServer:
+    flusher: Flusher
+
     def __init__(
         self,
         handler: Handler,
@@ -44,6 +47,7 @@ class HttpServer:
         loop = asyncio.get_running_loop()
         listener = _listen(host, port)
         self._all_gone = None
+        self.flusher = Flusher(loop)
         self._tick(loop)
         self._server = await loop.create_server(
             lambda: Connection(self, loop),

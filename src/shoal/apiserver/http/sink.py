@@ -11,7 +11,8 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from shoal.apiserver.http.encoding import BATCH, chunk
+from shoal.apiserver.http.encoding import BATCH
+from shoal.apiserver.http.flusher import Flusher
 
 log = logging.getLogger(__name__)
 
@@ -28,8 +29,8 @@ class Stream(Protocol):
 
 class StreamSink:
     __slots__ = (
-        "_callbacks", "_chunks", "_closed", "_ended", "_head", "_held", "_limit", "_loop", "_max_pending", "_pieces",
-        "_scheduled", "_stream", "_transport",
+        "_callbacks", "_chunks", "_closed", "_ended", "_flusher", "_head", "_held", "_limit", "_loop", "_max_pending",
+        "_pieces", "_scheduled", "_stream", "_transport",
     )  # fmt: skip
 
     def __init__(
@@ -37,6 +38,7 @@ class StreamSink:
         stream: Stream,
         transport: asyncio.WriteTransport,
         loop: asyncio.AbstractEventLoop,
+        flusher: Flusher,
         *,
         head: bytes,
         chunks: bool,
@@ -54,7 +56,8 @@ class StreamSink:
         self._closed = self._ended = False
         self._callbacks: list[Callable[[], None]] = []
         self._scheduled = True
-        loop.call_soon(self._tick)
+        self._flusher = flusher
+        flusher.add(self)
 
     @property
     def closed(self) -> bool:
@@ -72,7 +75,7 @@ class StreamSink:
         if not self._scheduled:
             if not self._stream.paused:
                 self._scheduled = True
-                self._loop.call_soon(self._tick)
+                self._flusher.add(self)
             elif self.pending > self._limit:
                 log.warning("a client of a stream is %d bytes behind and is cut off", self.pending)
                 self.abort()
@@ -104,16 +107,18 @@ class StreamSink:
         while not self._ended and not self._stream.paused and (self._head or self._pieces or self._closed):
             size, pieces = self._take()
             last = self._closed and not self._pieces
-            data = (chunk(pieces, size) if size else b"") if self._chunks else b"".join(pieces)
-            data = self._head + data + (b"0\r\n\r\n" if last and self._chunks else b"")
-            self._head = b""
-            self._ended = last
+            data = (self._flusher.chunk(pieces, size) if size else b"") if self._chunks else b"".join(pieces)
+            if self._head or last:
+                data = self._head + data + (b"0\r\n\r\n" if last and self._chunks else b"")
+                self._head = b""
+                self._ended = last
             if data:
                 self._transport.write(data)
             if last:
                 self._stream.stream_ended()
 
-    def _tick(self) -> None:
+    def tick(self) -> None:
+        """Called by the flusher, once for all that was written in one tick of the loop."""
         if self._scheduled and not self._limit:
             # The first burst (a watch's initial events) is the client's own wish: only what it falls
             # behind after that counts.

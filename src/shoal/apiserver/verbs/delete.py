@@ -11,7 +11,7 @@ import orjson
 from shoal.apiserver.admission import admit_delete
 from shoal.apiserver.cache import Entry
 from shoal.apiserver.core import Call, Core
-from shoal.apiserver.encoding import splice
+from shoal.apiserver.encoding import encode, splice
 from shoal.apiserver.options import DeleteOptions, delete_options, list_options
 from shoal.apiserver.render import many, one, served, served_object
 from shoal.apiserver.selection import selection
@@ -93,7 +93,7 @@ async def _delete(core: Core, call: Call, entry: Entry, options: DeleteOptions) 
             mark(new, rfc3339(core.clock.now()))
             value = stored_value(call, new)
             if options.dry_run:
-                return splice(value, entry.revision)
+                return splice(encode(new), entry.revision)
             try:
                 revision = await core.store.put(key_of(call, entry.name), value, 0 if entry.virtual else entry.revision)
                 return settle(call, revision, value, entry.name)

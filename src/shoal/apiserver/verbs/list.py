@@ -6,7 +6,7 @@ from shoal.apiserver.cache import Entry
 from shoal.apiserver.core import Call, Core
 from shoal.apiserver.options import EXACT, ListOptions, encode_continue, expired_continue, list_options
 from shoal.apiserver.paths import WILDCARD
-from shoal.apiserver.render import many
+from shoal.apiserver.render import everything, many
 from shoal.apiserver.selection import selection
 from shoal.objects.errors import Cause, Expired, TimedOut
 from shoal.objects.wire import Response
@@ -24,6 +24,8 @@ def list_objects(core: Core, call: Call) -> Response:
     else:
         kind, cluster = call.kind, call.target.cluster
         table = kind.as_of(cluster, at) if exact else kind.table(cluster)
+        if chosen is None and not (options.limit or options.after or exact) and call.view.mode == "object":
+            return everything(call.resource, table, call.namespace, {"resourceVersion": str(at)})
         found = table.select(call.namespace, options.after)
         if chosen is None and not (0 < options.limit < len(found)):
             return many(call.resource, call.view, found, {"resourceVersion": str(at)}, core.clock.now(), include)

@@ -11,7 +11,7 @@ from shoal.apiserver.negotiate import patch_type
 from shoal.apiserver.options import WriteOptions, apply_options, write_options
 from shoal.apiserver.verbs.create import create_object
 from shoal.apiserver.verbs.update import Make, change
-from shoal.apiserver.writing import check_fields, check_type, conflict, ignored_fields
+from shoal.apiserver.writing import check_fields, check_readable, check_type, conflict, ignored_fields
 from shoal.clock import rfc3339
 from shoal.objects import jsonpatch, mergepatch, strategic, strictjson, yaml_read
 from shoal.objects.apply import apply
@@ -98,6 +98,8 @@ async def _apply(core: Core, call: Call, options: WriteOptions) -> Response:
     if config["metadata"].get("managedFields"):
         raise BadRequest("metadata.managedFields must be nil")
     _check_duplicates(call, options)
+    if call.resource.custom:
+        check_readable(call, config)
 
     def make(live: Object | None) -> Object:
         return apply(

@@ -31,7 +31,7 @@ async def update_scale(core: Core, call: Call) -> Response:
     body = read_body(call.request)
     if body.get("kind") not in (None, "", "Scale"):
         raise BadRequest(f'{body.get("kind")} in version "{body.get("apiVersion")}" cannot be handled as a Scale')
-    name = (body.get("metadata") or {}).get("name") or call.name
+    name = member(body, "metadata").get("name") or call.name
     if name != call.name:
         raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
     return await _write(core, call, "UpdateOptions", lambda scale: body)

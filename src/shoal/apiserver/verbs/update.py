@@ -7,9 +7,12 @@ from typing import Any
 
 from shoal.apiserver.admission import admit
 from shoal.apiserver.cache import REMOVED, Entry
+from shoal.apiserver.clusters import KIND as CLUSTERS
 from shoal.apiserver.core import Call, Core
-from shoal.apiserver.encoding import splice
+from shoal.apiserver.encoding import encode, splice
 from shoal.apiserver.options import WriteOptions, write_options
+from shoal.apiserver.paths import ROOT
+from shoal.apiserver.purge import purge
 from shoal.apiserver.render import one, served, served_object
 from shoal.apiserver.verbs.create import create_object
 from shoal.apiserver.writing import (
@@ -33,7 +36,7 @@ Object = dict[str, Any]
 Make = Callable[[Object], Object]
 """From the object as it is, to what it should become. Called again when somebody was faster."""
 
-KEPT = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink")
+KEPT = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink")
 
 
 async def update(core: Core, call: Call) -> Response:
@@ -79,18 +82,18 @@ async def change(core: Core, call: Call, options: WriteOptions, make: Make, *, o
         _carry_over(call, new, old)
         if not owned:
             own(core, call, options, old, new)
-        if new == old:
-            return one(call.resource, call.view, served(call.resource, entry), core.clock.now())
         _count_generation(call, new, old)
         admit(core, call, new, old)
+        if new == old:
+            return one(call.resource, call.view, served(call.resource, entry), core.clock.now())
         causes = validate_object_meta_update(new["metadata"], old["metadata"])
         validate(call, new, old, causes)
         if options.dry_run:
-            return one(call.resource, call.view, splice(stored_value(call, new), entry.revision), core.clock.now())
+            return one(call.resource, call.view, splice(encode(new), entry.revision), core.clock.now())
         try:
             if _is_finished(new):
                 await remove(core, call, entry)
-                return one(call.resource, call.view, splice(stored_value(call, new), entry.revision), core.clock.now())
+                return one(call.resource, call.view, splice(encode(new), entry.revision), core.clock.now())
             value = stored_value(call, new)
             expected = 0 if entry.virtual else entry.revision
             revision = await core.store.put(key_of(call, entry.name), value, expected)
@@ -103,6 +106,8 @@ async def change(core: Core, call: Call, options: WriteOptions, make: Make, *, o
 async def remove(core: Core, call: Call, entry: Entry) -> int:
     """Takes the object out of the store; a bootstrap object leaves a mark, or it would shine through."""
     key, cluster = key_of(call, entry.name), call.target.cluster
+    if (call.resource.group, call.resource.plural) == CLUSTERS and cluster == ROOT:
+        await purge(core, entry.name)
     expected = 0 if entry.virtual else entry.revision
     if entry.virtual or call.kind.is_bootstrap(cluster, entry.key):
         return await core.store.put(key, REMOVED, expected)
@@ -125,9 +130,10 @@ def _carry_over(call: Call, new: Object, old: Object) -> None:
     """What a client cannot change stays as it was, whether sent or not."""
     metadata, before = new["metadata"], old["metadata"]
     place(call, metadata)
+    metadata.setdefault("uid", before["uid"])
     for field in KEPT:
         if field in before:
-            metadata.setdefault(field, before[field]) if field == "uid" else metadata.__setitem__(field, before[field])
+            metadata[field] = before[field]
         elif not (field.startswith("deletion") and metadata.get(field) is not None):
             metadata.pop(field, None)  # a deletion mark is left in: validation refuses it
     metadata["resourceVersion"] = before["resourceVersion"]
@@ -143,7 +149,8 @@ def _carry_over(call: Call, new: Object, old: Object) -> None:
             new["status"] = old["status"]
         else:
             new.pop("status", None)
-    resource.rules.prepare_update(new, old)
+    if call.target.subresource != "finalize":
+        resource.rules.prepare_update(new, old)
 
 
 def _only_status(new: Object, old: Object) -> None:

@@ -21,9 +21,11 @@ from shoal.apiserver.registry import Resource
 from shoal.apiserver.render import served, transformed
 from shoal.apiserver.selection import Selection, selection
 from shoal.apiserver.table import check_include
+from shoal.apiserver.verbs.list import too_large
 from shoal.objects.errors import Expired, StatusError
 from shoal.objects.wire import Answer, Sink, StreamResponse
 
+KINDS = ("ADDED", "MODIFIED", "DELETED")
 INITIAL_END = "k8s.io/initial-events-end"
 BOOKMARK_SECONDS = 60.0
 DEFAULT_TIMEOUT = 1800
@@ -45,7 +47,10 @@ class Watcher:
         self._sink: Sink | None = None
         self._timers: list[asyncio.TimerHandle] = []
         self._marked = 0
-        self._shared = (call.resource.version, call.resource.schema_hash, self._view, self._cluster == WILDCARD)
+        served_as = (call.resource.api_version, call.resource.schema_hash)
+        self._frames = {kind: str((kind, served_as, self._view, self._cluster == WILDCARD)) for kind in KINDS}
+        """What an event of each kind is called among the frames of its change."""
+        self._all = not self._namespace and not name and chosen is None
 
     def start(self, sink: Sink) -> None:
         self._sink = sink
@@ -54,6 +59,9 @@ class Watcher:
         initial = options.send_initial if options.send_initial is not None else since == 0
         if not initial and since and since < self._core.cache.oldest:
             self._fail(Expired(f"too old resource version: {since} ({self._core.cache.oldest})"))
+            return
+        if options.send_initial and since > self._core.cache.revision:
+            self._fail(too_large(since, self._core.cache.revision))
             return
         if initial:
             self._send_state()
@@ -75,13 +83,9 @@ class Watcher:
         return self._options.timeout or DEFAULT_TIMEOUT * (1 + self._core.dice.fraction())
 
     def deliver(self, change: Change) -> None:
-        last = change.last
-        if (self._namespace and last.namespace != self._namespace) or (self._name and last.name != self._name):
-            return
         old, new = change.old, change.new
-        if self._chosen is not None:
-            old = old if old is not None and self._chosen.matches(old) else None
-            new = new if new is not None and self._chosen.matches(new) else None
+        if not self._all:
+            old, new = self._belonging(change)
             if old is None and new is None:
                 return
         kind = "ADDED" if old is None else "DELETED" if new is None else "MODIFIED"
@@ -89,11 +93,21 @@ class Watcher:
         if self._view.mode == "table":
             self._sink.write(self._event(kind, change, old, new))
             return
-        shared = (kind, self._shared)
+        shared = self._frames[kind]
         frame = change.frames.get(shared)
         if frame is None:
             frame = change.frames[shared] = self._event(kind, change, old, new)
         self._sink.write(frame)
+
+    def _belonging(self, change: Change) -> tuple[Entry | None, Entry | None]:
+        """Of the states before and after the change, those this watch is about."""
+        last, old, new = change.last, change.old, change.new
+        if (self._namespace and last.namespace != self._namespace) or (self._name and last.name != self._name):
+            return None, None
+        if self._chosen is not None:
+            old = old if old is not None and self._chosen.matches(old) else None
+            new = new if new is not None and self._chosen.matches(new) else None
+        return old, new
 
     def _event(self, kind: str, change: Change, old: Entry | None, new: Entry | None) -> bytes:
         if new is not None:

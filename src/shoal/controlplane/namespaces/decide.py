@@ -41,7 +41,15 @@ def conditions(content: Content) -> list[tuple[str, bool, str, str]]:
     """(type, status, reason, message) as upstream names them."""
     remaining = [f"{kind} has {count} resource instances" for kind, count in sorted(content.remaining.items()) if count]
     waiting = [f"{name} in {count} resource instances" for name, count in sorted(content.finalizers.items())]
+    # A kind that cannot be discovered fails the whole look: these two never hold a namespace here.
     return [
+        ("NamespaceDeletionDiscoveryFailure", False, "ResourcesDiscovered", "All resources successfully discovered"),
+        (
+            "NamespaceDeletionGroupVersionParsingFailure",
+            False,
+            "ParsedGroupVersions",
+            "All legacy kube types successfully parsed",
+        ),
         (
             "NamespaceDeletionContentFailure",
             bool(content.failures),

@@ -169,7 +169,7 @@ def _inner_schemas(schema: Json) -> list[Json]:
         return []
     inner = [schema[key] for key in ("items", "additionalProperties", "not") if isinstance(schema.get(key), dict)]
     for key in ("allOf", "anyOf", "oneOf"):
-        inner += schema.get(key) or ()
+        inner += schema[key] if isinstance(schema.get(key), list) else ()
     for key in ("properties", "patternProperties", "definitions"):
-        inner += (schema.get(key) or {}).values()
+        inner += schema[key].values() if isinstance(schema.get(key), dict) else ()
     return inner

@@ -1,0 +1,34 @@
+"""Events have two forms, of the core group and of events.k8s.io, which differ in names only. One is stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Object = dict[str, Any]
+
+_TO_CORE = {
+    "regarding": "involvedObject",
+    "note": "message",
+    "reportingController": "reportingComponent",
+    "deprecatedSource": "source",
+    "deprecatedFirstTimestamp": "firstTimestamp",
+    "deprecatedLastTimestamp": "lastTimestamp",
+    "deprecatedCount": "count",
+}
+_FROM_CORE = {core: name for name, core in _TO_CORE.items()}
+
+
+def to_core(event: Object) -> Object:
+    """The v1 form of an event of events.k8s.io/v1."""
+    return {_TO_CORE.get(key, key): value for key, value in event.items()} | {"apiVersion": "v1"}
+
+
+def from_core(event: Object) -> Object:
+    """The events.k8s.io/v1 form of an event of v1."""
+    return {_FROM_CORE.get(key, key): value for key, value in event.items()} | {"apiVersion": "events.k8s.io/v1"}
+
+
+def core_path(path: str) -> str:
+    """Where the v1 form has a field: `involvedObject.name` for `regarding.name`."""
+    first, dot, rest = path.partition(".")
+    return _TO_CORE.get(first, first) + dot + rest

@@ -1,0 +1,92 @@
+"""The Go types of ObjectMeta: what of a custom resource's metadata could not be read, in upstream's words.
+
+A built-in's metadata is checked with the rest of its schema; a custom kind's schema says nothing about it.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+_STRING, _INTEGER, _TIME, _MAP, _STRINGS, _OWNERS, _MANAGERS = range(7)
+_FIELDS = {
+    "name": _STRING,
+    "generateName": _STRING,
+    "namespace": _STRING,
+    "selfLink": _STRING,
+    "uid": _STRING,
+    "resourceVersion": _STRING,
+    "generation": _INTEGER,
+    "deletionGracePeriodSeconds": _INTEGER,
+    "creationTimestamp": _TIME,
+    "deletionTimestamp": _TIME,
+    "labels": _MAP,
+    "annotations": _MAP,
+    "finalizers": _STRINGS,
+    "ownerReferences": _OWNERS,
+    "managedFields": _MANAGERS,
+}
+_OWNER = dict.fromkeys(("apiVersion", "kind", "name", "uid"), "string") | dict.fromkeys(
+    ("controller", "blockOwnerDeletion"), "bool"
+)
+_MANAGER = dict.fromkeys(("manager", "operation", "apiVersion", "fieldsType", "subresource", "time"), "string")
+
+
+def unreadable(metadata: dict[str, Any]) -> str:
+    """Why Go could not read the metadata into its type; empty when it could."""
+    for field, value in metadata.items():
+        kind = _FIELDS.get(field)
+        if kind is None or value is None or (kind == _STRING and type(value) is str):
+            continue
+        problem = _problem(field, kind, value)
+        if problem:
+            return problem
+    return ""
+
+
+def _problem(field: str, kind: int, value: Any) -> str:
+    if kind == _STRING:
+        return _cannot(value, field, "string")
+    if kind == _INTEGER:
+        return "" if type(value) is int else _cannot(value, field, "int64")
+    if kind == _TIME:
+        return _time(field, value)
+    if kind == _MAP:
+        return _each(field, value, dict, "map[string]string", "string")
+    if kind == _STRINGS:
+        return _each(field, value, list, "[]string", "string")
+    if kind == _OWNERS:
+        return _each(field, value, list, "[]v1.OwnerReference", "v1.OwnerReference", _OWNER)
+    return _each(field, value, list, "[]v1.ManagedFieldsEntry", "v1.ManagedFieldsEntry", _MANAGER)
+
+
+def _time(field: str, value: Any) -> str:
+    if not isinstance(value, str):
+        return _cannot(value, field, "string")
+    try:
+        datetime.fromisoformat(value)
+    except ValueError:
+        return f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse "{value}" as "2006"'
+    return ""
+
+
+def _each(field: str, value: Any, holder: type, whole: str, part: str, members: dict[str, str] | None = None) -> str:
+    if not isinstance(value, holder):
+        return _cannot(value, field, whole)
+    items: Any = value
+    for item in items.values() if holder is dict else items:
+        if item is None or (members is None and type(item) is str):
+            continue
+        if members is None or not isinstance(item, dict):
+            return _cannot(item, field, part)
+        for name, wanted in members.items():
+            given = item.get(name)
+            if given is not None and not isinstance(given, str if wanted == "string" else bool):
+                return _cannot(given, f"{field}.{name}", wanted)
+    return ""
+
+
+def _cannot(value: Any, field: str, wanted: str) -> str:
+    kinds = {dict: "object", list: "array", str: "string", bool: "bool"}
+    kind = kinds.get(type(value), "number")
+    return f"json: cannot unmarshal {kind} into Go struct field ObjectMeta.{field} of type {wanted}"

@@ -1,0 +1,184 @@
+"""The work queue: once in line, never twice at a time, later after a failure. Time is a fake clock's."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shoal.clock import FakeClock
+from shoal.runtime.queue import FIRST_PAUSE, LONGEST_PAUSE, WorkQueue
+
+pytestmark = pytest.mark.anyio
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def is_empty(queue: WorkQueue[str]) -> bool:
+    taking = asyncio.create_task(queue.take())
+    await settle()
+    done = taking.done()
+    taking.cancel()
+    await asyncio.gather(taking, return_exceptions=True)
+    return not done
+
+
+async def test_in_the_order_they_came() -> None:
+    queue: WorkQueue[str] = WorkQueue(FakeClock())
+    for key in "abc":
+        queue.add(key)
+    assert [await queue.take() for _ in range(3)] == ["a", "b", "c"]
+
+
+async def test_a_waiting_key_waits_once() -> None:
+    queue: WorkQueue[str] = WorkQueue(FakeClock())
+    for key in "aba":
+        queue.add(key)
+    assert [await queue.take(), await queue.take()] == ["a", "b"]
+    queue.done("a")
+    queue.done("b")
+    assert await is_empty(queue)
+
+
+async def test_a_key_in_work_comes_back_after_it() -> None:
+    queue: WorkQueue[str] = WorkQueue(FakeClock())
+    queue.add("a")
+    assert await queue.take() == "a"
+    queue.add("a")
+    queue.add("a")
+    assert await is_empty(queue), "nobody else gets it meanwhile"
+    queue.done("a")
+    assert await queue.take() == "a"
+    queue.done("a")
+    assert await is_empty(queue)
+
+
+async def test_whoever_waits_is_woken() -> None:
+    queue: WorkQueue[str] = WorkQueue(FakeClock())
+    takers = [asyncio.create_task(queue.take()) for _ in range(2)]
+    await settle()
+    queue.add("a")
+    queue.add("b")
+    assert sorted(await asyncio.gather(*takers)) == ["a", "b"]
+
+
+async def test_later() -> None:
+    clock = FakeClock()
+    queue: WorkQueue[str] = WorkQueue(clock)
+    queue.add_after("a", 5)
+    await settle()
+    clock.step(4.9)
+    assert await is_empty(queue)
+    clock.step(0.2)
+    assert await queue.take() == "a"
+
+
+async def test_a_failure_rests_longer_each_time() -> None:
+    clock = FakeClock()
+    queue: WorkQueue[str] = WorkQueue(clock)
+    queue.add("a")
+    for attempt in range(14):
+        assert await queue.take() == "a"
+        pause = queue.failed("a")
+        assert pause == min(FIRST_PAUSE * 2**attempt, LONGEST_PAUSE)
+        await settle()
+        clock.step(pause * 0.9)
+        assert await is_empty(queue)
+        clock.step(pause)
+        await settle()
+    assert pause == LONGEST_PAUSE
+
+
+async def test_success_forgets_the_failures() -> None:
+    clock = FakeClock()
+    queue: WorkQueue[str] = WorkQueue(clock)
+    queue.add("a")
+    for _ in range(3):
+        await queue.take()
+        queue.failed("a")
+        await settle()
+        clock.step(LONGEST_PAUSE)
+    await queue.take()
+    queue.done("a")
+    queue.add("a")
+    await queue.take()
+    assert queue.failed("a") == FIRST_PAUSE
+    queue.close()
+
+
+async def test_news_end_the_rest() -> None:
+    queue: WorkQueue[str] = WorkQueue(FakeClock())
+    queue.add("a")
+    await queue.take()
+    queue.add("a")
+    queue.failed("a")
+    assert await queue.take() == "a", "it changed while it was worked on: look again at once"
+
+
+async def test_a_resting_key_can_be_woken() -> None:
+    clock = FakeClock()
+    queue: WorkQueue[str] = WorkQueue(clock)
+    queue.add("a")
+    await queue.take()
+    queue.failed("a")
+    queue.add("a")
+    assert await queue.take() == "a"
+    queue.done("a")
+    queue.close()
+
+
+async def test_closing_ends_what_was_for_later() -> None:
+    clock = FakeClock()
+    queue: WorkQueue[str] = WorkQueue(clock)
+    queue.add_after("a", 1)
+    await settle()
+    queue.close()
+    await settle()
+    clock.step(2)
+    assert await is_empty(queue)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["add", "take", "done", "failed"]), st.sampled_from("abc")), max_size=60))
+def test_no_key_is_worked_on_twice_and_none_is_lost(steps: list[tuple[str, str]]) -> None:
+    asyncio.run(_play(steps))
+
+
+async def _play(steps: list[tuple[str, str]]) -> None:
+    clock = FakeClock()
+    queue: WorkQueue[str] = WorkQueue(clock)
+    working: set[str] = set()
+    due: set[str] = set()
+    """What must still be handed out."""
+    for step, key in steps:
+        if step == "add":
+            queue.add(key)
+            due.add(key)
+        elif step == "take":
+            taking = asyncio.create_task(queue.take())
+            await asyncio.sleep(0)
+            if taking.done():
+                assert taking.result() not in working
+                working.add(taking.result())
+                due.discard(taking.result())
+            else:
+                assert due <= working
+                taking.cancel()
+                await asyncio.gather(taking, return_exceptions=True)
+        elif key in working:
+            working.discard(key)
+            if step == "done":
+                queue.done(key)
+            else:
+                queue.failed(key)
+                due.add(key)
+                await asyncio.sleep(0)
+                clock.step(LONGEST_PAUSE)
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+    queue.close()
+    await asyncio.sleep(0)
