@@ -39,7 +39,6 @@ from shoal.objects.wire import Answer, Request, Response
 log = logging.getLogger("shoal.apiserver")
 
 REQUEST_SECONDS = 60.0
-MASTERS = "system:masters"
 
 
 class App:
@@ -100,7 +99,7 @@ class App:
     def _enter(self, target: Target, user: User) -> LogicalCluster:
         """An unknown cluster is told apart from a closed one only to those who may see them all."""
         if target.cluster == WILDCARD:
-            if user.cluster == ROOT and MASTERS in user.groups:
+            if user.crosses_clusters:
                 root = self._core.clusters.get(ROOT)
                 assert root is not None
                 return root
@@ -108,7 +107,7 @@ class App:
         cluster = self._core.clusters.get(target.cluster)
         if cluster is not None:
             return cluster
-        if user.cluster == ROOT and MASTERS in user.groups:
+        if user.crosses_clusters:
             raise NotFound(
                 f'logicalclusters.core.shoal.dev "{target.cluster}" not found',
                 name=target.cluster,

@@ -8,6 +8,9 @@ from collections.abc import Callable
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 Labels = tuple[str, str, str, str, str]
 """verb, group, version, resource, subresource"""
+MOST_SERIES = 2000
+OTHERS: Labels = ("other", "", "", "", "")
+"""Paths are the client's to invent: what comes after that many different ones is counted together."""
 _NAMES = ("verb", "group", "version", "resource", "subresource")
 
 
@@ -21,6 +24,8 @@ class Metrics:
         self._gauges[name] = (text, read)
 
     def observe(self, labels: Labels, code: int, seconds: float) -> None:
+        if labels not in self._seconds and len(self._seconds) >= MOST_SERIES:
+            labels = OTHERS
         key = (labels, code)
         self._total[key] = self._total.get(key, 0) + 1
         row = self._seconds.get(labels)
@@ -57,4 +62,8 @@ class Metrics:
 
 
 def _text(labels: Labels) -> str:
-    return ",".join(f'{name}="{value}"' for name, value in zip(_NAMES, labels, strict=True))
+    return ",".join(f'{name}="{_escaped(value)}"' for name, value in zip(_NAMES, labels, strict=True))
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -74,10 +74,10 @@ def _has_as_many_keys(data: bytes, value: Any) -> bool:
     A quote inside a string is escaped, so `":` without a backslash ends a key and nothing else; where
     escaped backslashes or space before a colon blur that, the answer is no, and the slow way decides.
     """
-    if b"\\\\" in data or b" :" in data or b"\n:" in data or b"\t:" in data or b"\r:" in data:
-        return False
     again = orjson.dumps(value)
-    if b"\\\\" in again:
+    if data.startswith(again) and len(data) - len(again) <= 1:
+        return True  # the very bytes, perhaps with a final newline: what most clients send
+    if b"\\\\" in data or b" :" in data or b"\n:" in data or b"\t:" in data or b"\r:" in data or b"\\\\" in again:
         return False
     return data.count(b'":') - data.count(b'\\":') == again.count(b'":') - again.count(b'\\":')
 
