@@ -24,6 +24,18 @@ def test_a_fresh_cluster_has_namespaces_and_roles(cluster: Cluster) -> None:
     assert len(names(cluster, ROLES)) > 10
 
 
+def test_a_cluster_of_workloads_has_the_service_of_its_api(server: Server) -> None:
+    cluster = fresh_cluster(server, profile="cluster")
+    assert cluster.get("/api/v1/namespaces/default/services/kubernetes").ok()["spec"]["clusterIP"] == "10.0.0.1"
+    assert names(cluster, "/api/v1/services") == {"kubernetes"}
+    (subset,) = cluster.get("/api/v1/namespaces/default/endpoints/kubernetes").ok()["subsets"]
+    assert (subset["addresses"], subset["ports"][0]["port"]) == ([{"ip": "127.0.0.1"}], server.port)
+    (found,) = cluster.get("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices").ok()["items"]
+    assert (found["endpoints"][0]["addresses"], found["ports"][0]["port"]) == (["127.0.0.1"], server.port)
+    assert names(cluster, "/apis/networking.k8s.io/v1/servicecidrs") == {"kubernetes"}
+    cluster.close()
+
+
 def test_it_took_no_writes(cluster: Cluster) -> None:
     before = cluster.get(ROLES).ok()["metadata"]["resourceVersion"]
     cluster.get(f"{ROLES}/view").ok()

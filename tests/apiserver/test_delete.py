@@ -118,7 +118,6 @@ def test_preconditions(widgets: Cluster) -> None:
     assert widgets.delete(f"{WIDGETS}/a", options).ok()["status"] == "Success"
 
 
-@pytest.mark.xfail(reason="the propagation finalizers need a garbage collector to clear them; there is none yet")
 @pytest.mark.parametrize(("policy", "finalizer"), [("Orphan", "orphan"), ("Foreground", "foregroundDeletion")])
 def test_a_policy_leaves_its_finalizer(cluster: Cluster, policy: str, finalizer: str) -> None:
     for name, options in (("a", None), ("b", {"propagationPolicy": policy})):

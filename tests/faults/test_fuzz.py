@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
+from typing import Any
 from urllib.parse import quote
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shoal.apiserver.inprocess import Pipe
+from shoal.objects import protobuf
 from shoal.objects.wire import Request, Response
 from tests.faults.quiet import check_cache, errors_logged
 from tests.faults.requests import Resources, requests
@@ -43,12 +45,18 @@ async def handled(server: Server, request: Request) -> tuple[int, bytes]:
     return answer.status, b"".join([piece async for piece in pipe.read()])
 
 
+def read(body: bytes) -> dict[str, Any]:
+    """An object in whichever of the three forms the client had asked for."""
+    found: dict[str, Any] = protobuf.decode(body)[2] if body.startswith(b"k8s\0") else yaml.safe_load(body)
+    return found
+
+
 def check(request: Request, status: int, body: bytes) -> None:
     sent = f"{request.method} {request.path}?{request.query} {dict(request.headers)} {request.body[:2000]!r}"
     said = f"{sent}: {status} {body[:500]!r}"
     assert status < 500 or status in ALLOWED_5XX, said
     if status >= 400:
-        found = json.loads(body)
+        found = read(body)
         assert (found["kind"], found["status"], found["code"]) == ("Status", "Failure", status), said
         assert found["reason"], said
         assert found["message"], said
@@ -88,7 +96,8 @@ def through_the_socket(server: Server, examples: int) -> None:
     @given(requests("", server.token, resources), st.booleans())
     def run(request: Request, fresh: bool) -> None:
         if "watch=" in request.query:
-            request.query += "&timeoutSeconds=1&resourceVersion=1"
+            # In front: of a parameter given twice, the first counts.
+            request.query = "timeoutSeconds=1&resourceVersion=1&" + request.query
         if fresh:
             cluster.close()
         check(request, *sent(cluster, request))

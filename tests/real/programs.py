@@ -16,6 +16,7 @@ from typing import Any
 
 import yaml
 
+from tests.real.building import built
 from tests.serving import HANG, Cluster, widget_definition
 
 Object = dict[str, Any]
@@ -24,8 +25,10 @@ _NAMED = re.compile(r"kubectl(?:\.(1\.\d+))?")
 
 @cache
 def kubectls() -> dict[str, str]:
-    """`kubectl-1.27` -> its path. From SHOAL_KUBECTL (a list like PATH), PATH, and beside what PATH links to."""
+    """`kubectl-1.27` -> its path. From SHOAL_KUBECTL (a list like PATH), built, PATH, and beside what PATH links to."""
     files = [Path(name) for name in os.environ.get("SHOAL_KUBECTL", "").split(os.pathsep) if name]
+    own = built("kubectl")
+    files += [own] if own else []
     folders = [Path(name) for name in os.environ.get("PATH", "").split(os.pathsep) if name]
     linked = [Path(os.path.realpath(folder / "kubectl")).parent for folder in folders if (folder / "kubectl").is_file()]
     for folder in [*linked, *folders]:

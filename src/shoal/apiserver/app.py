@@ -11,19 +11,22 @@ from collections.abc import Awaitable
 
 import orjson
 
+from shoal.apiserver.audit import Audit, Record, audit_id
 from shoal.apiserver.authn import User
 from shoal.apiserver.authz import Attributes, forbidden
 from shoal.apiserver.clusters import LogicalCluster
 from shoal.apiserver.core import Call, Core
+from shoal.apiserver.forms import converted
 from shoal.apiserver.impersonation import impersonated
 from shoal.apiserver.inflight import InFlight
 from shoal.apiserver.metrics import Labels, Metrics
-from shoal.apiserver.negotiate import accepted
+from shoal.apiserver.negotiate import failure_form, negotiated
 from shoal.apiserver.nonresource import NonResource
 from shoal.apiserver.options import boolean, parse_query
 from shoal.apiserver.paths import ROOT, WILDCARD, Target, parse, verb_of
 from shoal.apiserver.registry import Resource
 from shoal.apiserver.selection import selection
+from shoal.apiserver.turns import Turns, takes_turns
 from shoal.apiserver.verbs import find_read, find_write
 from shoal.objects.errors import (
     Forbidden,
@@ -42,59 +45,88 @@ REQUEST_SECONDS = 60.0
 
 
 class App:
-    def __init__(self, core: Core, nonresource: NonResource, metrics: Metrics) -> None:
+    def __init__(self, core: Core, nonresource: NonResource, metrics: Metrics, audit: Audit | None = None) -> None:
         self._core = core
         self._nonresource = nonresource
         self._metrics = metrics
+        self._audit = audit
         self._inflight = InFlight()
+        self._turns = Turns()
 
     def handle(self, request: Request) -> Answer | Awaitable[Answer]:
         began = self._core.clock.monotonic()
         target = parse(request.path)
         labels = (request.method, target.group, target.version, target.plural, target.subresource)
+        record = self._audit.begin(request, target) if self._audit is not None else None
         try:
-            answer = self._answer(request, target)
+            answer = self._answer(request, target, record)
         except Exception as error:
-            return self._done(request, labels, began, failure(error))
+            return self._done(request, labels, began, self._failed(request, error, record), record)
         if isinstance(answer, Call):
-            return self._wait(answer, labels, began)
-        return self._done(request, labels, began, answer)
+            return self._wait(answer, labels, began, record)
+        return self._done(request, labels, began, answer, record)
 
-    async def _wait(self, call: Call, labels: Labels, began: float) -> Answer:
+    def close(self) -> None:
+        """When nothing more comes."""
+        if self._audit is not None:
+            self._audit.close()
+
+    async def _wait(self, call: Call, labels: Labels, began: float, record: Record | None) -> Answer:
         answer: Answer
+        write = find_write(call)
         try:
             with self._inflight:
                 async with asyncio.timeout(REQUEST_SECONDS):
-                    answer = self._warn(call, await find_write(call)(self._core, call))
+                    if takes_turns(self._core, call):
+                        made = await self._turns.take((call.target.cluster, call.namespace), write, self._core, call)
+                    else:
+                        made = await write(self._core, call)
+                    answer = self._finished(call, made)
         except TimeoutError:
-            answer = failure(
-                TimedOut(f"Timeout: request did not complete within {REQUEST_SECONDS:.0f}s", retry_after=1)
-            )
+            late = TimedOut(f"Timeout: request did not complete within {REQUEST_SECONDS:.0f}s", retry_after=1)
+            answer = self._failed(call.request, late, record)
         except Exception as error:
-            answer = failure(error)
-        return self._done(call.request, labels, began, answer)
+            answer = self._failed(call.request, error, record)
+        return self._done(call.request, labels, began, answer, record)
 
-    def _answer(self, request: Request, target: Target) -> Answer | Call:
+    @staticmethod
+    def _failed(request: Request, error: Exception, record: Record | None) -> Answer:
+        answer = failure(error)
+        if record is not None:
+            assert isinstance(answer.body, bytes)
+            record.failure = orjson.loads(answer.body)
+        form = failure_form(request.headers.get("accept", ""))
+        return converted(answer, form) if form else answer
+
+    def _answer(self, request: Request, target: Target, record: Record | None) -> Answer | Call:
         """What needs no waiting is answered; a write comes back as the call to be carried out."""
         query = parse_query(request.query)
         user = self._core.authenticator.authenticate(request, target.cluster)
+        if record is not None:
+            record.user = user
         cluster = self._enter(target, user)
         user = impersonated(request, user, target.cluster, self._core.authorizer)
+        if record is not None and user is not record.user:
+            record.acts_as = user
         if not target.is_resource:
+            if record is not None:
+                self._decide(record, user, Attributes(target.cluster, record.verb, path=target.path.rstrip("/") or "/"))
             return self._nonresource.answer(request, target, user, cluster, query)
         verb = verb_of(request.method, target, boolean(query, "watch"))
-        self._authorize(target, verb, user, query)
+        if record is not None:
+            record.verb = verb
+        self._authorize(target, verb, user, query, record)
         resource = self._find(cluster, target)
         if target.cluster == WILDCARD and verb not in ("list", "watch"):
             raise MethodNotSupported("the wildcard view of all logical clusters can be listed and watched only")
-        view = accepted(request.headers.get("accept", ""))
+        view = negotiated(request.headers.get("accept", ""), resource.custom, verb == "watch")
         shared = resource.rules.shared
         kind = self._core.cache.kind(shared.group if shared else resource.group, resource.plural)
         call = Call(request, target, verb, user, cluster, resource, kind, view, query)
         if resource.deprecated:
             call.warnings.append(resource.deprecated)
         read = find_read(call)
-        return call if read is None else self._warn(call, read(self._core, call))
+        return call if read is None else self._finished(call, read(self._core, call))
 
     def _enter(self, target: Target, user: User) -> LogicalCluster:
         """An unknown cluster is told apart from a closed one only to those who may see them all."""
@@ -116,7 +148,11 @@ class App:
             )
         raise Forbidden(f'forbidden: User "{user.name}" cannot enter the logical cluster "{target.cluster}"')
 
-    def _authorize(self, target: Target, verb: str, user: User, query: dict[str, str]) -> None:
+    def _decide(self, record: Record, user: User, attributes: Attributes) -> None:
+        decision = self._core.authorizer.authorize(user, attributes)
+        record.allowed, record.reason = decision.allowed, decision.reason
+
+    def _authorize(self, target: Target, verb: str, user: User, query: dict[str, str], record: Record | None) -> None:
         name = target.name
         if not name and "fieldSelector" in query and verb in ("list", "watch", "deletecollection"):
             chosen = selection(_ANY, "", query["fieldSelector"]) if _by_name(query["fieldSelector"]) else None
@@ -135,11 +171,15 @@ class App:
             name=name,
         )
         decision = self._core.authorizer.authorize(user, attributes)
+        if record is not None:
+            record.allowed, record.reason = decision.allowed, decision.reason
         if not decision.allowed:
             raise forbidden(user, attributes, decision.reason)
 
     def _find(self, cluster: LogicalCluster, target: Target) -> Resource:
         resource = self._core.clusters.registry(cluster).find(target.group, target.version, target.plural)
+        if resource is None and target.cluster == WILDCARD:
+            resource = self._core.clusters.builtin(target.group, target.version, target.plural)
         if resource is None or (target.namespace and not resource.namespaced):
             raise NotFound("the server could not find the requested resource")
         if resource.namespaced and target.name and not target.namespace:
@@ -147,16 +187,22 @@ class App:
         return resource
 
     @staticmethod
-    def _warn(call: Call, answer: Answer) -> Answer:
+    def _finished(call: Call, answer: Answer) -> Answer:
+        if call.view.form:
+            answer = converted(answer, call.view.form)
         if call.warnings:
             answer.headers += tuple(("Warning", f'299 - "{_quoted(text)}"') for text in dict.fromkeys(call.warnings))
         return answer
 
-    def _done(self, request: Request, labels: Labels, began: float, answer: Answer) -> Answer:
+    def _done(self, request: Request, labels: Labels, began: float, answer: Answer, record: Record | None) -> Answer:
         self._metrics.observe(labels, answer.status, self._core.clock.monotonic() - began)
         if isinstance(answer, Response) and answer.content_type == "application/json" and _wants_pretty(request):
             body = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
             answer.body = orjson.dumps(orjson.loads(body), option=orjson.OPT_INDENT_2) + b"\n" if body else body
+        if record is not None and self._audit is not None:
+            self._audit.end(record, answer)
+        elif "audit-id" in request.headers and (given := audit_id(request.headers)):
+            answer.headers += (("Audit-Id", given),)
         return answer
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
@@ -18,29 +19,69 @@ from shoal.apiserver.cache import Entry
 from shoal.apiserver.clusters import LogicalCluster
 from shoal.apiserver.encoding import encode, splice
 from shoal.apiserver.paths import ROOT
+from shoal.kinds import apiendpoint
+from shoal.kinds.accounts import default_account, root_ca
 from shoal.kinds.apiextensions import default_crd, establish
 from shoal.kinds.builtin import default_rbac
+from shoal.kinds.flowcontrol import mandatory_flow_schemas, mandatory_priority_levels
 from shoal.kinds.rbac import aggregate
+from shoal.kinds.scheduling import system_priority_classes
 
 Object = dict[str, Any]
 
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 FIRST_REVISION = 1
+AGGREGATED_DEPTH = 3
+"""admin takes its rules from edit, which takes its own from view."""
 _RBAC = "rbac.authorization.k8s.io/"
+_OF_KINDS: dict[str, Callable[[], list[Object]]] = {
+    "scheduling.k8s.io/priorityclasses": system_priority_classes,
+    "flowcontrol.apiserver.k8s.io/flowschemas": mandatory_flow_schemas,
+    "flowcontrol.apiserver.k8s.io/prioritylevelconfigurations": mandatory_priority_levels,
+}
+
+
+@dataclass(slots=True)
+class Address:
+    """Where the API is; the port is set once it listens."""
+
+    host: str
+    port: int
 
 
 class Bootstrap:
-    def __init__(self, cluster: Callable[[str], LogicalCluster | None]) -> None:
+    def __init__(self, cluster: Callable[[str], LogicalCluster | None], authority: str, address: Address) -> None:
+        """`authority` is the certificate, as PEM, that programs inside a cluster trust."""
         self._cluster = cluster
+        self._authority = authority
+        self._address = address
 
     def __call__(self, kind: str, cluster: str) -> list[Entry] | None:
-        objects = _objects(kind, cluster == ROOT)
+        inside = self._inside(kind)
+        objects = inside or _objects(kind, cluster == ROOT)
         if not objects:
             return []
         owner = self._cluster(cluster)
         if owner is None:
             return None
+        if inside and owner.profile != "cluster":
+            return []
         return [_entry(kind, obj, owner) for obj in objects]
+
+    def _inside(self, kind: str) -> list[Object]:
+        """What only programs inside a cluster look for."""
+        host, port = self._address.host, self._address.port
+        if kind == "core/configmaps":
+            return [root_ca(namespace, self._authority) for namespace in NAMESPACES]
+        if kind == "core/services":
+            return [apiendpoint.service(port)]
+        if kind == "core/endpoints":
+            return [apiendpoint.endpoints(host, port)]
+        if kind == "discovery.k8s.io/endpointslices":
+            return [apiendpoint.endpoint_slice(host, port)]
+        if kind == "networking.k8s.io/servicecidrs":
+            return [apiendpoint.service_network()]
+        return []
 
 
 def _entry(kind: str, template: Object, owner: LogicalCluster) -> Entry:
@@ -59,7 +100,10 @@ def _objects(kind: str, in_root: bool) -> list[Object]:
         return _default_roles(kind.removeprefix(_RBAC))
     if kind == "apiextensions.k8s.io/customresourcedefinitions" and in_root:
         return own_definitions()
-    return []
+    if kind == "core/serviceaccounts":
+        return [default_account(namespace) for namespace in NAMESPACES]
+    made = _OF_KINDS.get(kind)
+    return made() if made is not None else []
 
 
 def _default_roles(plural: str) -> list[Object]:
@@ -68,7 +112,9 @@ def _default_roles(plural: str) -> list[Object]:
     roles = found.get(plural, [])
     if plural != "clusterroles":
         return roles
-    return [{**role, "rules": aggregate(role, roles)} if "aggregationRule" in role else role for role in roles]
+    for _ in range(AGGREGATED_DEPTH):
+        roles = [{**role, "rules": aggregate(role, roles)} if "aggregationRule" in role else role for role in roles]
+    return roles
 
 
 def _namespace(name: str) -> Object:

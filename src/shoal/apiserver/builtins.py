@@ -6,11 +6,14 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
+from shoal.apiserver import columns_core, columns_groups, columns_workloads
+from shoal.apiserver.builtins_core import CORE_RULES
+from shoal.apiserver.builtins_groups import GROUP_RULES, SCALES
 from shoal.apiserver.columns import COLUMNS
 from shoal.apiserver.model import Model
 from shoal.apiserver.registry import Resource
 from shoal.apiserver.rules import Rules, Shared
-from shoal.kinds import apiextensions, coordination, core, events, rbac
+from shoal.kinds import apiextensions, apiregistration, coordination, core, events, rbac
 from shoal.kinds.apiextensions_validation import validate_crd
 from shoal.kinds.builtin import Builtin, profile
 from shoal.kinds.definitions import definition, definition_of
@@ -45,6 +48,8 @@ def _rbac(kind: str) -> Rules:
 
 
 RULES: dict[str, Rules] = {
+    **CORE_RULES,
+    **GROUP_RULES,
     "configmaps": Rules(validate=core.validate_config_map),
     "secrets": Rules(default=core.default_secret, validate=core.validate_secret),
     "namespaces": Rules(
@@ -54,11 +59,16 @@ RULES: dict[str, Rules] = {
         prepare_update=core.keep_namespace_spec,
         prepare_delete=core.terminate_namespace,
     ),
-    "events": Rules(create_on_update=True),
+    "events": Rules(create_on_update=True, field=events.selectable),
     "events.events.k8s.io": Rules(
-        create_on_update=True, shared=Shared("", events.to_core, events.from_core, events.core_path)
+        create_on_update=True,
+        field=events.selectable,
+        shared=Shared("", events.to_core, events.from_core, events.core_path),
     ),
-    "leases.coordination.k8s.io": Rules(create_on_update=True, validate=coordination.validate_lease),
+    "apiservices.apiregistration.k8s.io": Rules(generation=True, validate=apiregistration.validate_api_service),
+    "leases.coordination.k8s.io": Rules(
+        unconditional=False, create_on_update=True, validate=coordination.validate_lease
+    ),
     "roles.rbac.authorization.k8s.io": _rbac("Role"),
     "clusterroles.rbac.authorization.k8s.io": _rbac("ClusterRole"),
     "rolebindings.rbac.authorization.k8s.io": _rbac("RoleBinding"),
@@ -85,6 +95,20 @@ RETURN_DELETED = frozenset(
 )
 """Whose DELETE answers with the object, as upstream's does for these kinds."""
 
+_COLUMNS = {**COLUMNS, **columns_core.COLUMNS, **columns_workloads.COLUMNS, **columns_groups.COLUMNS}
+ONLY_STATUS = frozenset(
+    {
+        "apiservices.apiregistration.k8s.io",
+        "customresourcedefinitions.apiextensions.k8s.io",
+        "podcertificaterequests.certificates.k8s.io",
+        "resourceclaims.resource.k8s.io",
+        "servicecidrs.networking.k8s.io",
+        "validatingadmissionpolicies.admissionregistration.k8s.io",
+        "volumeattachments.storage.k8s.io",
+    }
+)
+"""Whose labels, annotations and owners do not change by a write to /status; upstream lets the others'."""
+
 _FOUND = Definitions(definition)
 
 
@@ -101,6 +125,7 @@ def _model(group: str, version: str, kind: str) -> Model:
 def _resource(builtin: Builtin) -> Resource:
     subresources = {sub.name: (sub.group, sub.version, sub.kind, sub.verbs) for sub in builtin.subresources}
     key = f"{builtin.plural}.{builtin.group}" if builtin.group else builtin.plural
+    own = ("status", "scale") if key in SCALES else ("status",)
     model = partial(_model, builtin.group, builtin.version, builtin.kind)
     return Resource(
         group=builtin.group,
@@ -115,8 +140,9 @@ def _resource(builtin: Builtin) -> Resource:
         list_kind=builtin.kind + "List",
         storage_version=builtin.version,
         status="status" in subresources,
-        subresources={name: sub for name, sub in subresources.items() if name != "status"},
-        columns=COLUMNS.get(key, ()),
+        scale=SCALES.get(key),
+        subresources={name: sub for name, sub in subresources.items() if name not in own},
+        columns=_COLUMNS.get(key, ()),
         selectable=builtin.selectable,
         schema=partial(_schema, builtin.group, builtin.version, builtin.kind),
         schema_hash=builtin.storage_version_hash,
@@ -127,8 +153,9 @@ def _resource(builtin: Builtin) -> Resource:
 
 
 def _rules(key: str, builtin: Builtin) -> Rules:
-    found = RULES.get(key, Rules(name=NAME_RULES.get(builtin.name_rule, is_dns1123_subdomain)))
-    return replace(found, returns_deleted=key in RETURN_DELETED)
+    found = RULES.get(f"{builtin.plural}.{builtin.version}.{builtin.group}") or RULES.get(key)
+    found = found or Rules(name=NAME_RULES.get(builtin.name_rule, is_dns1123_subdomain))
+    return replace(found, returns_deleted=key in RETURN_DELETED, status_metadata=key not in ONLY_STATUS)
 
 
 def _schema(group: str, version: str, kind: str) -> Object:

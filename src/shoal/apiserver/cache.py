@@ -12,9 +12,11 @@ import logging
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
 from typing import Any
 
 from shoal.apiserver.encoding import decode, respliced, splice
+from shoal.kinds.quota_usage import Charge
 from shoal.store.interface import Event
 
 log = logging.getLogger("shoal.apiserver")
@@ -26,7 +28,7 @@ REMOVED = b"-"
 class Entry:
     """One object: its served bytes, and what is read of them again and again."""
 
-    __slots__ = ("_labels", "data", "name", "namespace", "normal", "revision", "virtual")
+    __slots__ = ("_labels", "charge", "data", "message", "name", "namespace", "normal", "revision", "virtual")
 
     def __init__(self, namespace: str, name: str, revision: int, data: bytes, virtual: bool = False) -> None:
         self.namespace = namespace
@@ -38,6 +40,10 @@ class Entry:
         self.normal: str = ""
         """The schema hash the bytes are known to be pruned and defaulted for."""
         self._labels: dict[str, str] | None = None
+        self.message: bytes | None = None
+        """The object in protobuf, once somebody has asked for it."""
+        self.charge: Charge | None = None
+        """What the object takes of a quota, once one had to know."""
 
     @property
     def key(self) -> str:
@@ -236,6 +242,9 @@ class Kind:
         return past
 
 
+Observer = Callable[[Kind, Change], None]
+
+
 class Cache:
     def __init__(self, base: Base) -> None:
         self._base = base
@@ -245,6 +254,7 @@ class Cache:
         """Watches and exact lists may start from this revision; older ones get 410."""
         self._bytes = 0
         self._ages: deque[tuple[Kind, Change]] = deque()
+        self._observers: dict[Observer, None] = {}
         self._arrivals: list[asyncio.Future[None]] = []
 
     def kind(self, group: str, plural: str) -> Kind:
@@ -284,10 +294,33 @@ class Cache:
                 self._ages.append((kind, change))
                 self._bytes += len(change.last.data)
                 kind.announce(change)
+                if self._observers:
+                    self._tell(kind, change)
         while self._arrivals:
             arrival = self._arrivals.pop()
             if not arrival.done():
                 arrival.set_result(None)
+
+    def observe(self, observer: Observer) -> None:
+        """Tells of every change of every kind, in one order."""
+        self._observers[observer] = None
+
+    def unobserve(self, observer: Observer) -> None:
+        self._observers.pop(observer, None)
+
+    def _tell(self, kind: Kind, change: Change) -> None:
+        for observer in list(self._observers):
+            try:
+                observer(kind, change)
+            except Exception:
+                log.exception("an observer of all kinds failed and is dropped")
+                self.unobserve(observer)
+
+    def since(self, revision: int) -> list[tuple[Kind, Change]]:
+        """Changes of every kind after that revision, oldest first."""
+        found = list(takewhile(lambda aged: aged[1].revision > revision, reversed(self._ages)))
+        found.reverse()
+        return found
 
     def drop(self, cluster: str) -> None:
         """Forgets a logical cluster that is gone; what it stored has been deleted before."""

@@ -13,7 +13,7 @@ import ipaddress
 import json
 import os
 import ssl
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -26,6 +26,7 @@ from shoal.objects.errors import ShoalError
 if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 
 DAY = 86_400.0
 CA_LIFETIME = 3650 * DAY
@@ -98,6 +99,44 @@ class Authority:
         uris: list[x509.GeneralName] = [x509.UniformResourceIdentifier(f"shoal://{cluster}")] if cluster else []
         return self._issue(x509.Name(subject), uris, ExtendedKeyUsageOID.CLIENT_AUTH, ttl)
 
+    def sign_request(self, request: bytes, cluster: str, ttl: float, usages: Sequence[str]) -> bytes:
+        """A certificate for the key and names of a PKCS #10 request, all as PEM. ValueError: it is not sound.
+
+        Of its alternative names the URIs are left out: the one that says where it is good for is ours to give.
+        """
+        from cryptography import x509  # noqa: PLC0415
+        from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415
+        from cryptography.x509.oid import ExtendedKeyUsageOID  # noqa: PLC0415
+
+        asked = x509.load_pem_x509_csr(request)
+        if not asked.is_signature_valid:
+            raise ValueError("it is not signed by its own key")
+        try:
+            names = list(asked.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
+        except x509.ExtensionNotFound:
+            names = []
+        kept: list[x509.GeneralName] = [
+            name for name in names if isinstance(name, x509.DNSName | x509.IPAddress | x509.RFC822Name)
+        ]
+        kept.append(x509.UniformResourceIdentifier(f"shoal://{cluster}"))
+        extended = {"client auth": ExtendedKeyUsageOID.CLIENT_AUTH, "server auth": ExtendedKeyUsageOID.SERVER_AUTH}
+        authority, signer = self._load()
+        now = self._clock.now()
+        end = min(now + ttl, authority.not_valid_after_utc.timestamp())
+        usage = _key_usage(signs_certificates=False, encrypts_keys="key encipherment" in usages)
+        certificate = (
+            _builder(asked.subject, authority.subject, asked.public_key(), now, end)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(usage, critical=True)
+            .add_extension(
+                x509.ExtendedKeyUsage([extended[each] for each in usages if each in extended]), critical=False
+            )
+            .add_extension(_authority_key(authority), critical=False)
+            .add_extension(x509.SubjectAlternativeName(kept), critical=False)
+            .sign(signer, hashes.SHA256())
+        )
+        return certificate.public_bytes(serialization.Encoding.PEM)
+
     def _issue_serving(self, names: list[str]) -> Issued:
         from cryptography import x509  # noqa: PLC0415
         from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID  # noqa: PLC0415
@@ -123,7 +162,7 @@ class Authority:
             raise CertificateError(f"no certificate can be issued for {ttl:g} seconds from now")
         key = ec.generate_private_key(ec.SECP256R1())
         builder = (
-            _builder(subject, authority.subject, key, now, end)
+            _builder(subject, authority.subject, key.public_key(), now, end)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_key_usage(signs_certificates=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
@@ -145,7 +184,7 @@ class Authority:
         # Two authorities of one name confuse whoever trusts both.
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"shoal-ca-{os.urandom(4).hex()}")])
         certificate = (
-            _builder(name, name, key, now, now + CA_LIFETIME)
+            _builder(name, name, key.public_key(), now, now + CA_LIFETIME)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .add_extension(_key_usage(signs_certificates=True), critical=True)
             .sign(key, hashes.SHA256())
@@ -204,7 +243,7 @@ def server_context(directory: Path, client_ca: Path | None = None) -> ssl.SSLCon
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, now: float, end: float
+    subject: x509.Name, issuer: x509.Name, key: CertificatePublicKeyTypes, now: float, end: float
 ) -> x509.CertificateBuilder:
     from cryptography import x509  # noqa: PLC0415
 
@@ -212,15 +251,15 @@ def _builder(
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
-        .public_key(key.public_key())
+        .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(datetime.fromtimestamp(now, UTC) - timedelta(seconds=_SKEW))
         .not_valid_after(datetime.fromtimestamp(end, UTC))
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
     )
 
 
-def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+def _key_usage(*, signs_certificates: bool, encrypts_keys: bool = False) -> x509.KeyUsage:
     from cryptography import x509  # noqa: PLC0415
 
     return x509.KeyUsage(
@@ -228,7 +267,7 @@ def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
         key_cert_sign=signs_certificates,
         crl_sign=signs_certificates,
         content_commitment=False,
-        key_encipherment=False,
+        key_encipherment=encrypts_keys,
         data_encipherment=False,
         key_agreement=False,
         encipher_only=False,

@@ -66,19 +66,27 @@ class Clusters:
             registry = self._registries[cluster.name] = self._build(cluster)
         return registry
 
+    def builtin(self, group: str, version: str, plural: str) -> Resource | None:
+        """For the wildcard view: a kind that clusters serve, though root may not."""
+        return self._shared("cluster").find(group, version, plural)
+
     def generation(self, name: str) -> int:
         """Changes whenever what the cluster serves does."""
         return self._generations.get(name, 0)
 
     def _build(self, cluster: LogicalCluster) -> Registry:
-        plain = self._plain.get(cluster.profile)
-        if plain is None:
-            plain = self._plain[cluster.profile] = Registry(self._builtins(cluster.profile))
+        plain = self._shared(cluster.profile)
         definitions = self._cache.kind(*DEFINITIONS).table(cluster.name).select("")
         if not definitions:
             return plain
         custom = [resource for entry in definitions for resource in self._defined(entry)]
         return Registry([*plain, *custom])
+
+    def _shared(self, profile: str) -> Registry:
+        plain = self._plain.get(profile)
+        if plain is None:
+            plain = self._plain[profile] = Registry(self._builtins(profile))
+        return plain
 
     def _definition_changed(self, change: Change) -> None:
         self._registries.pop(change.cluster, None)

@@ -1,7 +1,7 @@
 """Which form an answer takes (Accept) and which a body has (Content-Type).
 
-Forms of an object: itself as JSON, a row of a Table, or its metadata alone. What upstream refuses with 406
-or 415 is refused here.
+Views of an object: itself, a row of a Table, or its metadata alone; each as JSON, YAML or (built-in kinds)
+protobuf. What upstream refuses with 406 or 415 is refused here.
 """
 
 from __future__ import annotations
@@ -30,32 +30,83 @@ class View:
     mode: str = "object"
     version: str = ""
     pretty: bool = False
+    form: str = ""
+    """Empty for JSON, else PROTOBUF or YAML."""
 
 
 PLAIN = View()
+_EVERY = (JSON, YAML, PROTOBUF)
+_STREAMED = (JSON, PROTOBUF)
+_ANY = ("*/*", "application/*")
+_OFFERED = {
+    (False, False): (_EVERY, _EVERY),
+    (True, False): ((JSON, YAML), _EVERY),
+    (False, True): (_STREAMED, _STREAMED),
+    (True, True): ((JSON,), _STREAMED),
+}
+"""(custom, watching) -> forms of an object as it is, forms of its metadata."""
+
+
+@lru_cache(maxsize=128)
+def accepted(header: str) -> View:
+    """The first form of the Accept header that can be served by what speaks JSON only."""
+    return _first(header, (JSON,), (JSON,))
 
 
 @lru_cache(maxsize=512)
-def accepted(header: str) -> View:
-    """The first form of the Accept header that can be served."""
+def negotiated(header: str, custom: bool, watching: bool) -> View:
+    """As `accepted`, for resources. Custom ones have a protobuf form of their metadata only, as upstream."""
+    return _first(header, *_OFFERED[custom, watching])
+
+
+@lru_cache(maxsize=128)
+def failure_form(header: str) -> str:
+    """The form of a Status: the first one known, whatever is to be shown in it."""
+    for clause in _by_weight(header):
+        media = clause.partition(";")[0].strip().lower()
+        if media in _EVERY or media in _ANY:
+            return media if media in (YAML, PROTOBUF) else ""
+    return ""
+
+
+def _first(header: str, plain: tuple[str, ...], offered: tuple[str, ...]) -> View:
+    """`plain` are the forms of an object as it is, `offered` those of its metadata; a Table is never protobuf."""
     if not header:
         return PLAIN
-    for clause in header.split(","):
+    for clause in _by_weight(header):
         media, _, rest = clause.partition(";")
         media = media.strip().lower()
-        if media not in (JSON, "*/*", "application/*"):
+        if media in _ANY:
+            media = JSON
+        if media not in offered:
             continue
+        form = "" if media == JSON else media
         params = dict(pair.strip().partition("=")[::2] for pair in rest.split(";") if "=" in pair)
         kind = params.get("as", "")
-        if not kind:
-            return View(pretty=params.get("pretty", "") not in ("", "0", "false"))
+        if not kind and media in plain:
+            return View(pretty=params.get("pretty", "") not in ("", "0", "false"), form=form)
         if params.get("g") != "meta.k8s.io" or params.get("v") not in ("v1", "v1beta1"):
             continue
-        if kind == "Table":
-            return View("table", params["v"])
+        if kind == "Table" and media != PROTOBUF:
+            return View("table", params["v"], form=form)
         if kind in ("PartialObjectMetadata", "PartialObjectMetadataList"):
-            return View("partial", params["v"])
-    raise NotAcceptable(f"only the following media types are accepted: {JSON}")
+            return View("partial", params["v"], form=form)
+    names = [f"{name};stream=watch" for name in offered] if offered == _STREAMED else offered
+    raise NotAcceptable(f"only the following media types are accepted: {', '.join(names)}")
+
+
+def _by_weight(header: str) -> list[str]:
+    """The clauses as written, unless some are given a weight."""
+    clauses = header.split(",")
+    return sorted(clauses, key=_weight, reverse=True) if ";q=" in header.replace(" ", "") else clauses
+
+
+def _weight(clause: str) -> float:
+    _, found, text = clause.replace(" ", "").partition(";q=")
+    try:
+        return float(text.partition(";")[0]) if found else 1.0
+    except ValueError:
+        return 1.0
 
 
 def no_transform(view: View) -> None:

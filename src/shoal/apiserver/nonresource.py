@@ -15,12 +15,13 @@ from shoal.apiserver.authz import Attributes, forbidden
 from shoal.apiserver.clusters import LogicalCluster
 from shoal.apiserver.core import Core
 from shoal.apiserver.discovery import Discovery
+from shoal.apiserver.metadata_stream import is_metadata, metadata
 from shoal.apiserver.metrics import Metrics
 from shoal.apiserver.openapi import OpenApi
 from shoal.apiserver.openapi.document import KUBERNETES
 from shoal.apiserver.paths import Target
 from shoal.objects.errors import MethodNotSupported, NotFound
-from shoal.objects.wire import Request, Response
+from shoal.objects.wire import Answer, Request, Response
 
 Check = Callable[[], str]
 """A health check: empty is fine, else what is wrong."""
@@ -37,11 +38,13 @@ class NonResource:
 
     def answer(
         self, request: Request, target: Target, user: User, cluster: LogicalCluster, query: dict[str, str]
-    ) -> Response:
+    ) -> Answer:
         path = target.path.rstrip("/") or "/"
         self._authorize(request, target, user, path)
         if request.method not in ("GET", "HEAD"):
             raise MethodNotSupported("the server does not allow this method on the requested resource")
+        if is_metadata(target):
+            return metadata(self._core, query)
         root, _, rest = path[1:].partition("/")
         if root in ("api", "apis"):
             return self._discovery.answer(self._core.clusters.registry(cluster), path, request)

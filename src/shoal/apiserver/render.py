@@ -12,9 +12,10 @@ import orjson
 
 from shoal.apiserver.cache import Entry, Table
 from shoal.apiserver.encoding import decode, encode, splice, with_cluster
-from shoal.apiserver.negotiate import View
+from shoal.apiserver.negotiate import PROTOBUF, View
 from shoal.apiserver.registry import Resource
 from shoal.apiserver.table import make_table
+from shoal.objects import protobuf
 from shoal.objects.wire import Response
 
 Object = dict[str, Any]
@@ -37,6 +38,15 @@ def served(resource: Resource, entry: Entry) -> bytes:
 
 def served_object(resource: Resource, entry: Entry) -> Object:
     return decode(served(resource, entry))
+
+
+def message(resource: Resource, entry: Entry) -> bytes:
+    """The protobuf message of a built-in kind's object, made once."""
+    if resource.rules.shared is not None:
+        return protobuf.message(served_object(resource, entry))
+    if entry.message is None:
+        entry.message = protobuf.message(entry.object())
+    return entry.message
 
 
 def one(resource: Resource, view: View, data: bytes, now: float, status: int = 200, include: str = "") -> Response:
@@ -81,6 +91,9 @@ def many(
     include: str,
 ) -> Response:
     """A list. Entries with their cluster's name are of the wildcard view."""
+    if view.form == PROTOBUF and view.mode == "object" and not (entries and isinstance(entries[0], tuple)):
+        messages = [message(resource, entry) for entry in entries if isinstance(entry, Entry)]
+        return _protobuf_list(resource, metadata, _joined_messages(messages))
     data = [
         with_cluster(served(resource, entry[1]), entry[0]) if isinstance(entry, tuple) else served(resource, entry)
         for entry in entries
@@ -98,15 +111,18 @@ def many(
     return _list(resource, metadata, _joined(data))
 
 
-def everything(resource: Resource, table: Table, namespace: str, metadata: Object) -> Response:
+def everything(resource: Resource, table: Table, namespace: str, metadata: Object, form: str = "") -> Response:
     """A whole namespace, or all of them: what informers ask for, many of them at once, so it is joined once."""
-    asked = (resource.api_version, resource.schema_hash, namespace)
+    asked = (resource.api_version, resource.schema_hash, namespace, form)
     pieces = table.joined.get(asked)
     if pieces is None:
-        pieces = _joined([served(resource, entry) for entry in table.select(namespace)])
+        if form == PROTOBUF:
+            pieces = _joined_messages([message(resource, entry) for entry in table.select(namespace)])
+        else:
+            pieces = _joined([served(resource, entry) for entry in table.select(namespace)])
         if len(pieces) > 1 and len(table.joined) < MOST_JOINED:
             table.joined[asked] = pieces if asked in table.joined else None
-    return _list(resource, metadata, pieces)
+    return (_protobuf_list if form == PROTOBUF else _list)(resource, metadata, pieces)
 
 
 def _joined(data: list[bytes]) -> list[bytes]:
@@ -119,3 +135,13 @@ def _list(resource: Resource, metadata: Object, pieces: list[bytes]) -> Response
     head = orjson.dumps({"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": metadata})
     body = [head[:-1] + b',"items":[', *pieces, b"]}\n"]
     return Response(200, body if len(body) > 3 else b"".join(body))
+
+
+def _joined_messages(messages: list[bytes]) -> list[bytes]:
+    items = list(map(protobuf.item, messages))
+    return [b"".join(items[at : at + BATCH]) for at in range(0, len(items), BATCH)]
+
+
+def _protobuf_list(resource: Resource, metadata: Object, pieces: list[bytes]) -> Response:
+    body = protobuf.list_envelope(resource.api_version, resource.list_kind, metadata, pieces)
+    return Response(200, body if len(body) > 3 else b"".join(body), content_type=PROTOBUF)

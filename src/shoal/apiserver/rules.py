@@ -53,6 +53,10 @@ class Rules:
     """PUT of an object that does not exist creates it."""
     returns_deleted: bool = False
     """DELETE answers with the object that was, not with a Status."""
+    status_on_create: bool = False
+    """A new object may come with a status, though status is a subresource."""
+    status_metadata: bool = False
+    """A write to /status may change labels, annotations, finalizers and owners too."""
     name: Callable[[str], list[str]] = is_dns1123_subdomain
     default: Callable[[Object], None] = _nothing
     prepare_create: Callable[[Object], None] = _nothing
@@ -61,6 +65,10 @@ class Rules:
     prepare_status: Callable[[Object, Object], None] = _as_it_is
     prepare_delete: Callable[[Object, str], None] = _no_mark
     """(object, now): what a deletion leaves to be done first, as finalizers and conditions."""
+    grace: Callable[[Object, int | None], int] | None = None
+    """(object, seconds asked for): how long a deletion waits for somebody to end what the object stands for."""
     validate: Callable[[Object, Object | None], list[Cause]] = _fine
     """(object, old one or None)."""
+    field: Callable[[Object, str], str] | None = None
+    """(object, path): what a field selector compares, of a kind where that is not plainly the field of that path."""
     shared: Shared | None = None

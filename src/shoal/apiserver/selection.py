@@ -13,11 +13,17 @@ from shoal.objects.selectors import FieldSelector, LabelSelector, parse_fields, 
 
 class Selection:
     def __init__(
-        self, labels: LabelSelector | None, fields: FieldSelector | None, stored_path: Callable[[str], str] = str
+        self,
+        labels: LabelSelector | None,
+        fields: FieldSelector | None,
+        stored_path: Callable[[str], str] = str,
+        field: Callable[[dict[str, Any], str], str] | None = None,
     ) -> None:
         self._labels = labels
         self._fields = fields
         self._stored_path = stored_path
+        self._field = field or field_value
+        self._needles = _needles(fields) if fields is not None and field is None else ()
 
     def matches(self, entry: Entry) -> bool:
         if self._labels is not None and not self._labels.matches(entry.labels):
@@ -26,6 +32,9 @@ class Selection:
 
     def _match_fields(self, entry: Entry) -> bool:
         assert self._fields is not None
+        for needle in self._needles:
+            if needle not in entry.data:
+                return False
         obj: dict[str, Any] | None = None
         for path, operator, wanted in self._fields.terms:
             if path == "metadata.name":
@@ -34,7 +43,7 @@ class Selection:
                 value = entry.namespace
             else:
                 obj = obj if obj is not None else entry.object()
-                value = field_value(obj, self._stored_path(path))
+                value = self._field(obj, self._stored_path(path))
             if (value == wanted) == (operator == "!="):
                 return False
         return True
@@ -61,7 +70,14 @@ def selection(resource: Resource, labels: str, fields: str) -> Selection | None:
                 raise BadRequest(f"field label not supported: {path}")
             raise BadRequest(f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"')
     shared = resource.rules.shared
-    return Selection(label_selector, field_selector, shared.stored_path if shared else str)
+    stored_path = shared.stored_path if shared else str
+    return Selection(label_selector, field_selector, stored_path, resource.rules.field)
+
+
+def _needles(fields: FieldSelector) -> tuple[bytes, ...]:
+    """Bytes an object must hold to be selected: most are told apart without decoding them."""
+    plain = [wanted for _, operator, wanted in fields.terms if operator != "!=" and wanted.isascii()]
+    return tuple(wanted.encode() for wanted in plain if wanted.isprintable() and not set(wanted) & set('"\\'))
 
 
 def field_value(obj: dict[str, Any], path: str) -> str:

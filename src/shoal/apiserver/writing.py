@@ -10,11 +10,12 @@ from typing import Any
 
 from shoal.apiserver.cache import Entry, store_key
 from shoal.apiserver.core import Call, Core
-from shoal.apiserver.encoding import encode, splice
+from shoal.apiserver.encoding import CLUSTER_ANNOTATION, encode, splice
 from shoal.apiserver.negotiate import JSON, PROTOBUF, YAML, body_type
 from shoal.apiserver.options import WriteOptions
 from shoal.apiserver.render import served
 from shoal.clock import rfc3339
+from shoal.kinds.resources import NotAQuantity
 from shoal.objects import strictjson, yaml_read
 from shoal.objects.apply import on_update
 from shoal.objects.errors import BadRequest, Cause, Conflict, invalid_object, invalid_value
@@ -102,7 +103,11 @@ def check_fields(
     if collect and text is not None:
         complaints += duplicates(text, call.request.headers.get("content-type", ""), obj)
     model = call.resource.model()
+    twice = len(complaints)
     complaints += model.prune(obj, collect=collect)
+    if text is not None and 0 < twice < len(complaints) and not call.resource.custom:
+        # Built-in kinds are read in one go, custom resources checked against their schema afterwards.
+        complaints = strictjson.in_text_order(text, complaints)
     if complaints:
         report(call, options, complaints)
     check_readable(call, obj)
@@ -115,6 +120,17 @@ def check_readable(call: Call, obj: Object) -> None:
     if problem:
         kind = resource.kind
         raise BadRequest(f'{kind} in version "{resource.version}" cannot be handled as a {kind}: {problem}')
+
+
+def fill_in(call: Call, obj: Object) -> None:
+    """The defaults of a built-in kind."""
+    resource = call.resource
+    try:
+        resource.rules.default(obj)
+    except NotAQuantity as error:
+        kind = resource.kind
+        said = f'{kind} in version "{resource.version}" cannot be handled as a {kind}: {error.message}'
+        raise BadRequest(said) from None
 
 
 def duplicates(text: bytes, content_type: str, obj: Object) -> list[str]:
@@ -158,7 +174,12 @@ def begin(core: Core, call: Call, obj: Object) -> None:
 
 
 def place(call: Call, metadata: Object) -> None:
-    """The namespace of the object is that of the path."""
+    """The namespace of the object is that of the path, and so is its logical cluster, whatever a view has noted."""
+    annotations = metadata.get("annotations")
+    if annotations and CLUSTER_ANNOTATION in annotations:
+        del annotations[CLUSTER_ANNOTATION]
+        if not annotations:
+            del metadata["annotations"]
     given = metadata.get("namespace") or ""
     if call.resource.namespaced:
         if given and given != call.namespace:
@@ -200,8 +221,8 @@ def own(core: Core, call: Call, options: WriteOptions, old: Object | None, new: 
 
 def ignored_fields(call: Call) -> Object | None:
     """What a write to this endpoint does not write, and so cannot own."""
-    if call.target.subresource == "status":
-        return {"f:metadata": {}, "f:spec": {}}
+    if call.target.subresource in ("status", "approval"):
+        return {"f:spec": {}} if call.resource.rules.status_metadata else {"f:metadata": {}, "f:spec": {}}
     return {"f:status": {}} if call.resource.status else None
 
 

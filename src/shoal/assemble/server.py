@@ -10,9 +10,10 @@ from pathlib import Path
 
 from shoal.apiserver import builtins
 from shoal.apiserver.app import App, failure
+from shoal.apiserver.audit import AuditSettings, open_audit
 from shoal.apiserver.authn import Authenticator, ServiceAccountTokens, User
 from shoal.apiserver.authz import Authorizer
-from shoal.apiserver.bootstrap import Bootstrap
+from shoal.apiserver.bootstrap import Address, Bootstrap
 from shoal.apiserver.cache import Cache, store_key
 from shoal.apiserver.certificates import Authority, server_context
 from shoal.apiserver.clusters import Clusters, LogicalCluster
@@ -48,6 +49,7 @@ class ServerSettings:
     tokens: dict[str, User] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
     window: Window = field(default_factory=Window)
+    audit: AuditSettings = field(default_factory=AuditSettings)
     stop_seconds: float = 10.0
 
 
@@ -68,15 +70,17 @@ class ApiServer:
         clock = clock or SystemClock()
         authority = Authority(settings.directory, clock)
         authority.ensure_serving([settings.host, *settings.names])
-        core = await make_core(settings, store, clock)
+        address = Address("127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host, settings.port)
+        core = await make_core(settings, store, clock, address)
         metrics = Metrics()
         nonresource = NonResource(core, Discovery(), OpenApi(), metrics)
-        app = App(core, nonresource, metrics)
+        app = App(core, nonresource, metrics, open_audit(settings.audit, clock))
         http = HttpServer(app.handle, limits=settings.limits, on_error=failure)
         server = cls(settings, core, app, http, authority)
         metrics.gauge("shoal_store_revision", "The newest durable revision.", lambda: core.cache.revision)
         metrics.gauge("shoal_watchers", "Open watches.", lambda: _watchers(core.cache))
         server.port = await http.start(settings.host, settings.port, server_context(settings.directory))
+        address.port = server.port
         compactor = Compactor(store, core.cache, clock, settings.window)
         server._tasks.append(asyncio.create_task(compactor.run(), name="compactor"))
         return server
@@ -94,13 +98,14 @@ class ApiServer:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._http.stop(self.settings.stop_seconds)
+        self.app.close()
 
 
-async def make_core(settings: ServerSettings, store: Store, clock: Clock) -> Core:
+async def make_core(settings: ServerSettings, store: Store, clock: Clock, address: Address) -> Core:
     def known(name: str) -> LogicalCluster | None:
         return clusters.get(name)
 
-    cache = Cache(Bootstrap(known))
+    cache = Cache(Bootstrap(known, (settings.directory / "ca.crt").read_text(), address))
     clusters = Clusters(cache, builtins.resources, Definitions().resources)
     await _load(store, cache)
     await _ensure_root(store, cache, clock)

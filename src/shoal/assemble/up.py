@@ -9,11 +9,12 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import uvloop
 
+from shoal.apiserver.audit import AuditSettings as AuditSettings
 from shoal.apiserver.malloc import tune
 from shoal.assemble.datadir import DataDir, DataDirError, host_names, kubeconfig, write_private
 from shoal.assemble.loops import Loops
@@ -26,6 +27,7 @@ class UpSettings:
     data_dir: Path
     host: str = "127.0.0.1"
     port: int = 6443
+    audit: AuditSettings = field(default_factory=AuditSettings)
 
 
 class Shoal:
@@ -51,6 +53,7 @@ class Shoal:
                     port=directory.port(settings.port),
                     names=tuple(host_names()),
                     tokens={token: administrator(), loops.token: administrator("system:shoal:loops")},
+                    audit=settings.audit,
                 ),
                 store,
             )
@@ -67,7 +70,7 @@ class Shoal:
         if not settings.port:
             directory.keep_port(server.port)
         write_private(directory.path / "kubeconfig", kubeconfig(server.url, server.authority.certificate, token))
-        loops.start(server.transport())
+        loops.start(server.transport(), server.authority)
         return cls(directory, store, server, loops)
 
     async def stop(self) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from shoal.assemble.datadir import default_data_dir
-from shoal.assemble.up import Shoal, UpSettings, run
+from shoal.assemble.up import AuditSettings, Shoal, UpSettings, run
 
 
 @click.command(name="up")
@@ -18,14 +18,32 @@ from shoal.assemble.up import Shoal, UpSettings, run
 )
 @click.option("--workers", default=0, show_default=True, help="Workers in this process; only 0 for now.")
 @click.option("--store", type=click.Choice(["sqlite", "etcd"]), default="sqlite", show_default=True)
-def command(data_dir: Path | None, listen: str, workers: int, store: str) -> None:
+@click.option("--audit-log-path", default="", metavar="FILE", help="Records every request; - is standard output.")
+@click.option("--audit-log-maxsize", default=100, show_default=True, help="Megabytes after which the file is rotated.")
+@click.option("--audit-log-maxbackup", default=0, show_default=True, help="Rotated files to keep; 0 keeps all.")
+@click.option("--audit-policy-file", type=click.Path(path_type=Path), help="Which requests are recorded: a Policy.")
+def command(
+    data_dir: Path | None,
+    listen: str,
+    workers: int,
+    store: str,
+    audit_log_path: str,
+    audit_log_maxsize: int,
+    audit_log_maxbackup: int,
+    audit_policy_file: Path | None,
+) -> None:
     """Starts Shoal and serves until it is stopped."""
     if store == "etcd":
         raise click.UsageError("--store etcd is not supported yet; the embedded sqlite store is")
     if workers:
         raise click.UsageError("--workers: this version serves the API only; leave it out, or give 0")
     host, port = split_address(listen)
-    run(UpSettings(data_dir or default_data_dir(os.environ), host, port), announce)
+    if audit_policy_file is not None and not audit_log_path:
+        raise click.UsageError("--audit-policy-file needs --audit-log-path")
+    if audit_log_maxsize < 1 or audit_log_maxbackup < 0:
+        raise click.UsageError("--audit-log-maxsize is at least 1, --audit-log-maxbackup at least 0")
+    audit = AuditSettings(audit_log_path, audit_log_maxsize, audit_log_maxbackup, audit_policy_file)
+    run(UpSettings(data_dir or default_data_dir(os.environ), host, port, audit), announce)
 
 
 def split_address(listen: str) -> tuple[str, int]:

@@ -33,8 +33,11 @@ def key_of(obj: Object) -> Key:
 
 
 class Reflector:
-    def __init__(self, client: Client, kind: Kind, clock: Clock, changed: Changed, *, labels: str = "") -> None:
-        self._client, self._kind, self._clock, self._changed, self._labels = client, kind, clock, changed, labels
+    def __init__(
+        self, client: Client, kind: Kind, clock: Clock, changed: Changed, *, labels: str = "", fields: str = ""
+    ) -> None:
+        self._client, self._kind, self._clock, self._changed = client, kind, clock, changed
+        self._labels, self._fields = labels, fields
         self.objects: dict[Key, Object] = {}
         self.synced = False
         """A complete list has been seen."""
@@ -59,7 +62,7 @@ class Reflector:
             pause = min(pause * 2, LONGEST_PAUSE)
 
     async def _list(self) -> None:
-        found, revision = await self._client.list_all(self._kind, labels=self._labels)
+        found, revision = await self._client.list_all(self._kind, labels=self._labels, fields=self._fields)
         fresh = {key_of(obj): obj for obj in found}
         gone = [key for key in self.objects if key not in fresh]
         self.objects = fresh
@@ -73,7 +76,8 @@ class Reflector:
     async def _watch(self) -> bool:
         """Until the watch ends; tells whether it brought anything, so that a server that ends it at once is spared."""
         told = False
-        query = {"resourceVersion": self._revision, "allowWatchBookmarks": "true", "labelSelector": self._labels}
+        query = {"resourceVersion": self._revision, "allowWatchBookmarks": "true"}
+        query |= {"labelSelector": self._labels, "fieldSelector": self._fields}
         async for event in self._client.watch(self._kind, query=query):
             told, obj = True, event["object"]
             self._revision = obj["metadata"]["resourceVersion"]

@@ -94,11 +94,12 @@ class Client:
     async def delete_all(self, kind: Kind, namespace: str = "") -> None:
         await self.call("DELETE", self.path(kind, "", namespace))
 
-    async def watch(
-        self, kind: Kind, namespace: str = "", query: Mapping[str, str] | None = None
-    ) -> AsyncIterator[Object]:
+    def watch(self, kind: Kind, namespace: str = "", query: Mapping[str, str] | None = None) -> AsyncIterator[Object]:
         """Events as they come; ends when the server ends the watch. An ERROR event is raised."""
-        path = self.path(kind, "", namespace)
+        return self.watch_path(self.path(kind, "", namespace), query)
+
+    async def watch_path(self, path: str, query: Mapping[str, str] | None = None) -> AsyncIterator[Object]:
+        """As `watch`, of any path of the server that streams events."""
         parameters = urlencode({"watch": "1", **(query or {})})
         status, pieces = await self._transport.stream("GET", path, parameters, self._headers)
         rest = b""

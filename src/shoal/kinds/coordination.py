@@ -15,6 +15,4 @@ def validate_lease(obj: dict[str, Any], old: dict[str, Any] | None) -> list[Caus
         causes.append(invalid_value("spec.leaseDurationSeconds", seconds, "must be greater than 0"))
     if isinstance(transitions, int) and transitions < 0:
         causes.append(invalid_value("spec.leaseTransitions", transitions, "must be greater than or equal to 0"))
-    if spec.get("holderIdentity") == "":
-        causes.append(invalid_value("spec.holderIdentity", "", "must not be empty"))
     return causes

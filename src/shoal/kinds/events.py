@@ -28,6 +28,15 @@ def from_core(event: Object) -> Object:
     return {_FROM_CORE.get(key, key): value for key, value in event.items()} | {"apiVersion": "events.k8s.io/v1"}
 
 
+def selectable(event: Object, path: str) -> str:
+    """What a field selector sees of the v1 form: an event without a source has its reporter for one."""
+    if path == "source":
+        return str((event.get("source") or {}).get("component") or event.get("reportingComponent") or "")
+    parent, _, field = path.rpartition(".")
+    holder = event.get(parent) if parent else event
+    return str((holder or {}).get(field) or "")
+
+
 def core_path(path: str) -> str:
     """Where the v1 form has a field: `involvedObject.name` for `regarding.name`."""
     first, dot, rest = path.partition(".")

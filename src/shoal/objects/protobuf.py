@@ -6,14 +6,17 @@ frames. Custom resources have no protobuf form.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from shoal.objects import errors
 from shoal.objects.protobuf_read import MAGIC, read_object
 from shoal.objects.protobuf_table import message_of
-from shoal.objects.protobuf_write import delimited, writer
+from shoal.objects.protobuf_write import delimited, varint, writer
 
 CONTENT_TYPE = "application/vnd.kubernetes.protobuf"
+_ENDING = b"\x1a\x00\x22\x00"
+"""The envelope's contentEncoding and contentType, both empty."""
 
 
 def supports(api_version: str, kind: str) -> bool:
@@ -33,16 +36,42 @@ def decode(data: bytes) -> tuple[str, str, dict[str, Any]]:
 
 def encode(obj: dict[str, Any]) -> bytes:
     """The object in its envelope. NotAcceptable for a kind without a protobuf form."""
+    return envelope(str(obj.get("apiVersion", "")), str(obj.get("kind", "")), message(obj))
+
+
+def message(obj: dict[str, Any]) -> bytes:
+    """The object without an envelope: what stands in it, and in a list of its kind."""
     api_version, kind = str(obj.get("apiVersion", "")), str(obj.get("kind", ""))
-    message = message_of(api_version, kind)
-    if message is None:
+    name = message_of(api_version, kind)
+    if name is None:
         raise errors.NotAcceptable(f'no kind "{kind}" of version "{api_version}" is known in protobuf')
     try:
-        raw = writer(message).write(obj)
+        return writer(name).write(obj)
     except (TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise errors.InternalError(f"unable to encode {kind} of {api_version} as protobuf: {error}") from error
+
+
+def envelope(api_version: str, kind: str, raw: bytes) -> bytes:
+    return b"".join((_opening(api_version, kind), varint(len(raw)), raw, _ENDING))
+
+
+def list_envelope(api_version: str, kind: str, metadata: dict[str, Any], pieces: list[bytes]) -> list[bytes]:
+    """A list around its items, which come as `item` makes them, in pieces of any number."""
+    head = delimited(1, writer("meta/v1.ListMeta").write(metadata))
+    size = varint(len(head) + sum(map(len, pieces)))
+    return [_opening(api_version, kind) + size + head, *pieces, _ENDING]
+
+
+def item(raw: bytes) -> bytes:
+    """A message as one item of a list."""
+    return delimited(2, raw)
+
+
+@lru_cache(maxsize=256)
+def _opening(api_version: str, kind: str) -> bytes:
+    """Up to the length of the object's message."""
     type_meta = writer("TypeMeta").write({"apiVersion": api_version, "kind": kind})
-    return b"".join((MAGIC, delimited(1, type_meta), delimited(2, raw), b"\x1a\x00\x22\x00"))
+    return MAGIC + delimited(1, type_meta) + varint(2 << 3 | 2)
 
 
 def watch_frame(event_type: str, encoded: bytes) -> bytes:

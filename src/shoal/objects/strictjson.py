@@ -68,6 +68,30 @@ def duplicates(data: bytes | str, value: Any = None) -> list[str]:
         raise BadRequest(_explain(data)) from None
 
 
+def in_text_order(data: bytes, complaints: list[str]) -> list[str]:
+    """`unknown field "a"` and `duplicate field "b"` as one reader of the text would have met them."""
+    try:
+        paths: dict[str, int] = {}
+        _number(_keep_pairs(data.decode()), "", paths)
+    except (ValueError, RecursionError):
+        return complaints
+    last = len(paths)
+    return sorted(complaints, key=lambda complaint: paths.get(complaint, last))
+
+
+def _number(value: Any, path: str, paths: dict[str, int]) -> None:
+    if isinstance(value, _Pairs):
+        seen = set()
+        for key, member in value:
+            here = f"{path}.{key}" if path else key
+            paths.setdefault(f'{"duplicate" if key in seen else "unknown"} field "{here}"', len(paths))
+            seen.add(key)
+            _number(member, here, paths)
+    elif isinstance(value, list):
+        for i, item in enumerate(value):
+            _number(item, f"{path}[{i}]", paths)
+
+
 def _has_as_many_keys(data: bytes, value: Any) -> bool:
     """Whether text and value have the same number of members, counted by the `":` that ends each key.
 

@@ -7,7 +7,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.apiserver.admission import clusters, definitions, namespaces, roles
+from shoal.apiserver.admission import (
+    accounts,
+    addresses,
+    certificates,
+    clusters,
+    definitions,
+    groups,
+    limits,
+    namespaces,
+    quotas,
+    roles,
+)
 from shoal.apiserver.core import Call, Core
 
 Object = dict[str, Any]
@@ -25,6 +36,25 @@ def admit(core: Core, call: Call, new: Object, old: Object | None) -> None:
         definitions.admit(core, call, new, old)
     elif (group, plural) == clusters.RESOURCE:
         clusters.admit(core, call, new, old)
+    elif (group, plural) == certificates.RESOURCE:
+        certificates.admit(core, call, new, old)
+    elif (group, plural) == groups.PRIORITIES:
+        groups.admit_priority(core, call, new, old)
+    elif group == groups.REGISTRATION:
+        groups.warn_not_evaluated(call, old)
+    elif group == "" and plural in ("pods", "persistentvolumeclaims"):
+        if plural == "pods":
+            accounts.admit(new, old)
+        limits.admit(core, call, new, old)
+    elif (group, plural) == addresses.RESOURCE and old is not None and new.get("spec") != old.get("spec"):
+        addresses.allocate(core, call, new)
+    quotas.admit(core, call, new, old)
+
+
+def complete(core: Core, call: Call, new: Object) -> None:
+    """What the server gives a new object that no client owns."""
+    if (call.resource.group, call.resource.plural) == addresses.RESOURCE:
+        addresses.allocate(core, call, new)
 
 
 def admit_delete(core: Core, call: Call, old: Object) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 Object = dict[str, Any]
 
 _GVK = "x-kubernetes-group-version-kind"
+_SELECTABLE = "x-kubernetes-selectable-fields"
 _NEW = "#/components/schemas/"
 _UNKNOWN = {"oneOf", "anyOf", "not", "allOf", "nullable", "default"}
 _STRINGS = {"io.k8s.apimachinery.pkg.api.resource.Quantity", "io.k8s.apimachinery.pkg.util.intstr.IntOrString"}
@@ -44,6 +45,9 @@ def make_swagger(documents: Iterable[Object]) -> Object:
 
 
 def _definition(name: str, schema: Object) -> Object:
+    if _GVK in schema and schema.get("x-kubernetes-preserve-unknown-fields") is True:
+        # kubectl would refuse whatever is not named, were anything named.
+        return {"type": "object"} | {key: schema[key] for key in (_GVK, _SELECTABLE) if key in schema}
     made = _schema(schema)
     return {**made, "type": "string"} if name in _STRINGS else made
 

@@ -5,14 +5,24 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from shoal.apiserver.core import Call, Core
+from shoal.apiserver.verbs.binding import bind
 from shoal.apiserver.verbs.create import create
 from shoal.apiserver.verbs.delete import delete, deletecollection
+from shoal.apiserver.verbs.eviction import evict
 from shoal.apiserver.verbs.finalize import finalize
 from shoal.apiserver.verbs.get import get
 from shoal.apiserver.verbs.list import list_objects
+from shoal.apiserver.verbs.node_access import reach_container, reach_node, read_log
 from shoal.apiserver.verbs.patch import patch
+from shoal.apiserver.verbs.pods import (
+    patch_ephemeral_containers,
+    patch_resize,
+    update_ephemeral_containers,
+    update_resize,
+)
 from shoal.apiserver.verbs.review import review
 from shoal.apiserver.verbs.scale import get_scale, patch_scale, update_scale
+from shoal.apiserver.verbs.services import create_service, patch_service, update_service
 from shoal.apiserver.verbs.token import create_token
 from shoal.apiserver.verbs.update import update
 from shoal.apiserver.verbs.watch import watch
@@ -30,14 +40,36 @@ WRITES: dict[str, Write] = {
     "delete": delete,
     "deletecollection": deletecollection,
 }
+SERVICE_WRITES: dict[str, Write] = {
+    **WRITES,
+    "create": create_service,
+    "update": update_service,
+    "patch": patch_service,
+}
 STATUS: tuple[dict[str, Read], dict[str, Write]] = ({"get": get}, {"update": update, "patch": patch})
 SCALE: tuple[dict[str, Read], dict[str, Write]] = (
     {"get": get_scale},
     {"update": update_scale, "patch": patch_scale},
 )
+PROXIED = ("get", "create", "update", "patch", "delete")
 OTHERS: dict[tuple[str, str], tuple[dict[str, Read], dict[str, Write]]] = {
     ("namespaces", "finalize"): ({}, {"update": finalize}),
     ("serviceaccounts", "token"): ({"create": create_token}, {}),
+    ("certificatesigningrequests", "approval"): STATUS,
+    ("pods", "binding"): ({}, {"create": bind}),
+    ("pods", "eviction"): ({}, {"create": evict}),
+    ("pods", "ephemeralcontainers"): (
+        {"get": get},
+        {"update": update_ephemeral_containers, "patch": patch_ephemeral_containers},
+    ),
+    ("pods", "resize"): ({"get": get}, {"update": update_resize, "patch": patch_resize}),
+    ("pods", "log"): ({"get": read_log}, {}),
+    ("pods", "exec"): ({"get": reach_container, "create": reach_container}, {}),
+    ("pods", "attach"): ({"get": reach_container, "create": reach_container}, {}),
+    ("pods", "portforward"): ({"get": reach_container, "create": reach_container}, {}),
+    ("pods", "proxy"): (dict.fromkeys(PROXIED, reach_node), {}),
+    ("services", "proxy"): (dict.fromkeys(PROXIED, reach_node), {}),
+    ("nodes", "proxy"): (dict.fromkeys(PROXIED, reach_node), {}),
 }
 REVIEWS = ("authentication.k8s.io", "authorization.k8s.io")
 
@@ -67,11 +99,16 @@ def _tables(call: Call) -> tuple[dict[str, Read], dict[str, Write]]:
             return {"create": review}, {}
         # Creations of a kind that is going away are refused by admission, which says why.
         allowed = call.verb in resource.verbs or (resource.custom and call.verb == "create")
-        return (READS, WRITES) if allowed else ({}, {})
+        if (resource.group, resource.plural) == ("", "bindings"):
+            return {}, {"create": bind}
+        writes = SERVICE_WRITES if (resource.group, resource.plural) == ("", "services") else WRITES
+        return (READS, writes) if allowed else ({}, {})
     if subresource == "status" and resource.status:
         return STATUS
     if subresource == "scale" and resource.scale is not None:
         return SCALE
+    if subresource.startswith("proxy/"):
+        subresource = "proxy"
     if subresource in resource.subresources:
         return OTHERS.get((resource.plural, subresource), ({}, {}))
     raise NotFound("the server could not find the requested resource")

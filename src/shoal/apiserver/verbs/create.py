@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.apiserver.admission import admit
+from shoal.apiserver.admission import admit, complete
 from shoal.apiserver.core import Call, Core
 from shoal.apiserver.encoding import encode
 from shoal.apiserver.options import WriteOptions, write_options
@@ -13,6 +13,7 @@ from shoal.apiserver.writing import (
     begin,
     check_fields,
     check_type,
+    fill_in,
     key_of,
     own,
     read_body,
@@ -51,14 +52,19 @@ async def create_object(core: Core, call: Call, options: WriteOptions, obj: Obje
     generated = not obj["metadata"].get("name") and bool(obj["metadata"].get("generateName"))
     begin(core, call, obj)
     resource.model().default(obj)
-    resource.rules.default(obj)
-    if resource.status:
+    if resource.status and not resource.rules.status_on_create:
         obj.pop("status", None)
+        if not resource.custom:
+            # Go writes a struct even when it is empty, and patches build on its being there.
+            obj["status"] = {}
+    fill_in(call, obj)
+    if not owned:
+        # Before what the server adds of its own: that is nobody's.
+        own(core, call, options, None, obj)
     resource.rules.prepare_create(obj)
     admit(core, call, obj, None)
     validate(call, obj, None)
-    if not owned:
-        own(core, call, options, None, obj)
+    complete(core, call, obj)
     for attempt in range(GENERATE_ATTEMPTS):
         name = obj["metadata"]["name"]
         try:
@@ -80,6 +86,8 @@ async def _store(core: Core, call: Call, options: WriteOptions, obj: Object, nam
     try:
         revision = await core.store.put(key_of(call, name), value, hidden)
     except CompareFailed:
+        # The other one may be on its way only: who is told that it exists must find it.
+        await core.store.settled()
         raise _exists(call, name) from None
     data = settle(call, revision, value, name)
     return one(call.resource, call.view, data, core.clock.now(), 201)

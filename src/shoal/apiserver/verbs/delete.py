@@ -15,6 +15,7 @@ from shoal.apiserver.encoding import encode, splice
 from shoal.apiserver.options import DeleteOptions, delete_options, list_options
 from shoal.apiserver.render import many, one, served, served_object
 from shoal.apiserver.selection import selection
+from shoal.apiserver.verbs.grace import begin_deletion
 from shoal.apiserver.verbs.update import remove
 from shoal.apiserver.writing import key_of, read_body, settle, stored_value
 from shoal.clock import rfc3339
@@ -26,12 +27,16 @@ Object = dict[str, Any]
 
 TOGETHER = 256
 """Deletions of a collection under way at once: enough for full group commits, no more memory than that."""
+PROPAGATION = {"Orphan": ["orphan"], "Foreground": ["foregroundDeletion"]}
+PROPAGATED = frozenset({"orphan", "foregroundDeletion"})
+"""What the garbage collector waits for; the usual policy, background, leaves nothing behind."""
+NEVER_OWNERS = (("", "events"), ("events.k8s.io", "events"))
 
 
 async def delete(core: Core, call: Call) -> Response:
     options = _options(call)
     entry = call.found()
-    marked = await _delete(core, call, entry, options)
+    marked = await delete_entry(core, call, entry, options)
     if marked is None and call.resource.rules.returns_deleted:
         marked = entry.data
     if marked is not None:
@@ -66,7 +71,7 @@ async def _delete_one_of_many(core: Core, call: Call, entry: Entry, options: Del
         call.request, target, "delete", call.user, call.cluster, call.resource, call.kind, call.view, call.query
     )
     with suppress(NotFound):  # somebody was faster: gone is what was asked for
-        await _delete(core, single, entry, options)
+        await delete_entry(core, single, entry, options)
 
 
 def _options(call: Call) -> DeleteOptions:
@@ -78,19 +83,19 @@ def _options(call: Call) -> DeleteOptions:
     return delete_options(call.query, body)
 
 
-async def _delete(core: Core, call: Call, entry: Entry, options: DeleteOptions) -> bytes | None:
-    """The marked object's bytes when something still has to happen to it, None when it is gone."""
+async def delete_entry(core: Core, call: Call, entry: Entry, options: DeleteOptions) -> bytes | None:
+    """The marked object's bytes when something still has to happen to it, or could have; None when it is gone."""
     while True:
         old = served_object(call.resource, entry)
         _check_preconditions(call, entry, old, options)
         admit_delete(core, call, old)
-        already = "deletionTimestamp" in old["metadata"]
         new: Object = orjson.loads(orjson.dumps(old))
         call.resource.rules.prepare_delete(new, rfc3339(core.clock.now()))
-        if new["metadata"].get("finalizers") or _namespace_content(new):
-            if already:
+        propagate(new, options.policy, (call.resource.group, call.resource.plural))
+        begun = begin_deletion(call.resource.rules, new, options.grace, core.clock.now())
+        if _must_wait(new):
+            if not begun and new["metadata"].get("finalizers") == old["metadata"].get("finalizers"):
                 return served(call.resource, entry)
-            mark(new, rfc3339(core.clock.now()))
             value = stored_value(call, new)
             if options.dry_run:
                 return splice(encode(new), entry.revision)
@@ -100,23 +105,35 @@ async def _delete(core: Core, call: Call, entry: Entry, options: DeleteOptions) 
             except CompareFailed:
                 pass
         else:
+            last = splice(encode(new), entry.revision) if call.resource.rules.grace is not None else None
             if options.dry_run:
-                return None
+                return last
             try:
                 await remove(core, call, entry)
-                return None
+                return last
             except CompareFailed:
                 pass
         await core.store.settled()
         entry = call.found()
 
 
-def mark(obj: Object, now: str) -> None:
+def propagate(obj: Object, policy: str, resource: tuple[str, str]) -> None:
+    """Leaves the finalizer of a policy that somebody must carry out first. What is asked for beats what is there."""
     metadata = obj["metadata"]
-    metadata["deletionTimestamp"] = now
-    metadata["deletionGracePeriodSeconds"] = 0
-    if metadata.get("generation"):
-        metadata["generation"] += 1
+    before = metadata.get("finalizers") or []
+    wanted = PROPAGATION.get(policy) or ([f for f in before if f in PROPAGATED] if not policy else [])
+    if resource in NEVER_OWNERS:
+        wanted = []
+    after = [f for f in before if f not in PROPAGATED] + wanted[:1]
+    if set(after) != set(before):
+        metadata["finalizers"] = after
+        if not after:
+            del metadata["finalizers"]
+
+
+def _must_wait(obj: Object) -> bool:
+    metadata = obj["metadata"]
+    return bool(metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds") or _namespace_content(obj))
 
 
 def _namespace_content(obj: Object) -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from shoal.apiserver.core import Call, Core
+from shoal.apiserver.negotiate import PROTOBUF
 from shoal.apiserver.options import revision
-from shoal.apiserver.render import one, served
+from shoal.apiserver.render import message, one, served
 from shoal.apiserver.verbs.list import too_large
+from shoal.objects import protobuf
 from shoal.objects.wire import Response
 
 
@@ -15,5 +17,9 @@ def get(core: Core, call: Call) -> Response:
         if wanted > core.cache.revision:
             raise too_large(wanted, core.cache.revision)
     entry = call.found()
-    data = served(call.resource, entry)
-    return one(call.resource, call.view, data, core.clock.now(), include=call.query.get("includeObject", ""))
+    view, resource = call.view, call.resource
+    if view.form == PROTOBUF and view.mode == "object":
+        body = protobuf.envelope(resource.api_version, resource.kind, message(resource, entry))
+        return Response(200, body, content_type=PROTOBUF)
+    data = served(resource, entry)
+    return one(resource, view, data, core.clock.now(), include=call.query.get("includeObject", ""))

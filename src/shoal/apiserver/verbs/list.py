@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from shoal.apiserver.cache import Entry
 from shoal.apiserver.core import Call, Core
+from shoal.apiserver.negotiate import PROTOBUF
 from shoal.apiserver.options import EXACT, ListOptions, encode_continue, expired_continue, list_options
 from shoal.apiserver.paths import WILDCARD
 from shoal.apiserver.render import everything, many
@@ -25,7 +26,8 @@ def list_objects(core: Core, call: Call) -> Response:
         kind, cluster = call.kind, call.target.cluster
         table = kind.as_of(cluster, at) if exact else kind.table(cluster)
         if chosen is None and not (options.limit or options.after or exact) and call.view.mode == "object":
-            return everything(call.resource, table, call.namespace, {"resourceVersion": str(at)})
+            form = call.view.form if call.view.form == PROTOBUF else ""
+            return everything(call.resource, table, call.namespace, {"resourceVersion": str(at)}, form)
         found = table.select(call.namespace, options.after)
         if chosen is None and not (0 < options.limit < len(found)):
             return many(call.resource, call.view, found, {"resourceVersion": str(at)}, core.clock.now(), include)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -15,7 +16,7 @@ from shoal.apiserver.writing import check_fields, check_readable, check_type, co
 from shoal.clock import rfc3339
 from shoal.objects import jsonpatch, mergepatch, strategic, strictjson, yaml_read
 from shoal.objects.apply import apply
-from shoal.objects.errors import BadRequest, forbidden_field, invalid_object
+from shoal.objects.errors import AlreadyExists, BadRequest, forbidden_field, invalid_object
 from shoal.objects.wire import Response
 
 Object = dict[str, Any]
@@ -122,5 +123,7 @@ async def _apply(core: Core, call: Call, options: WriteOptions) -> Response:
             raise conflict(
                 call, f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
             )
-        return await create_object(core, call, options, make(None), owned=True)
+        # When somebody is faster, theirs is what this is applied to.
+        with suppress(AlreadyExists):
+            return await create_object(core, call, options, make(None), owned=True)
     return await change(core, call, options, make, owned=True)

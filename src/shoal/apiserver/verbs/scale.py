@@ -17,6 +17,7 @@ from shoal.apiserver.writing import member, read_body
 from shoal.objects import jsonpatch, mergepatch, strictjson
 from shoal.objects.errors import BadRequest, Invalid, UnsupportedMedia, invalid_object, invalid_value
 from shoal.objects.jsonpath import get_path, set_path
+from shoal.objects.selectors import from_label_selector
 from shoal.objects.wire import Response
 
 Object = dict[str, Any]
@@ -82,7 +83,8 @@ def _replicas(call: Call, scale: Object) -> int:
 
 
 def _invalid(call: Call, replicas: int) -> Invalid:
-    cause = invalid_value("spec.replicas", replicas, "should be a non-negative integer")
+    said = "should be a non-negative integer" if call.resource.custom else "must be greater than or equal to 0"
+    cause = invalid_value("spec.replicas", replicas, said)
     return invalid_object("Scale", "autoscaling", call.name, [cause])
 
 
@@ -97,6 +99,9 @@ def _scale(call: Call, obj: Object) -> Object:
     status: Object = {"replicas": get_path(obj, paths.status) or 0}
     if paths.selector:
         selector = get_path(obj, paths.selector)
+        if isinstance(selector, dict):
+            # The one core kind that scales has plain labels for a selector.
+            selector = str(from_label_selector(selector if call.resource.group else {"matchLabels": selector}))
         if isinstance(selector, str) and selector:
             status["selector"] = selector
     spec: Object = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from shoal.apiserver.admission import admit
@@ -19,6 +20,7 @@ from shoal.apiserver.writing import (
     check_fields,
     check_type,
     conflict,
+    fill_in,
     key_of,
     own,
     place,
@@ -27,7 +29,7 @@ from shoal.apiserver.writing import (
     stored_value,
     validate,
 )
-from shoal.objects.errors import BadRequest, invalid_object, invalid_value
+from shoal.objects.errors import AlreadyExists, BadRequest, invalid_object, invalid_value
 from shoal.objects.names import validate_object_meta_update
 from shoal.objects.wire import Response
 from shoal.store.interface import CompareFailed
@@ -50,15 +52,17 @@ async def update(core: Core, call: Call) -> Response:
     if name != call.name:
         raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
     rules = call.resource.rules
+    fresh = [body]
     if call.entry() is None and rules.create_on_update and not call.target.subresource:
         if body["metadata"].get("resourceVersion"):
             raise call.not_found()
-        return await create_object(core, call, options, body, owned=False)
+        # When somebody is faster, theirs is what this updates.
+        with suppress(AlreadyExists):
+            return await create_object(core, call, options, fresh.pop(), owned=False)
     if not body["metadata"].get("resourceVersion") and not rules.unconditional:
         call.found()
         cause = invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
         raise invalid_object(call.resource.plural, call.resource.group, name, [cause])
-    fresh = [body]
 
     def make(old: Object) -> Object:
         """The body as it was read; read again when somebody was faster, for the first try has changed it."""
@@ -139,9 +143,9 @@ def _carry_over(call: Call, new: Object, old: Object) -> None:
     metadata["resourceVersion"] = before["resourceVersion"]
     resource = call.resource
     resource.model().default(new)
-    resource.rules.default(new)
-    if call.target.subresource == "status":
-        _only_status(new, old)
+    fill_in(call, new)
+    if call.target.subresource in ("status", "approval"):
+        _only_status(new, old, resource.rules.status_metadata)
         resource.rules.prepare_status(new, old)
         return
     if resource.status:
@@ -153,12 +157,13 @@ def _carry_over(call: Call, new: Object, old: Object) -> None:
         resource.rules.prepare_update(new, old)
 
 
-def _only_status(new: Object, old: Object) -> None:
-    """Of a write to /status, only the status counts (and who owns it)."""
-    status, owners = new.get("status"), new["metadata"].get("managedFields")
+def _only_status(new: Object, old: Object, with_metadata: bool) -> None:
+    """Of a write to /status, only the status counts (and who owns it), and metadata with some kinds."""
+    status, metadata = new.get("status"), new["metadata"]
+    owners = metadata.get("managedFields")
     new.clear()
     new.update(old)
-    new["metadata"] = dict(old["metadata"])
+    new["metadata"] = metadata if with_metadata else dict(old["metadata"])
     new.pop("status", None)
     if status is not None:
         new["status"] = status
@@ -175,8 +180,8 @@ def _count_generation(call: Call, new: Object, old: Object) -> None:
 
 
 def _is_finished(obj: Object) -> bool:
-    """An object marked for deletion goes when its last finalizer does."""
+    """An object marked for deletion goes when its last finalizer does, unless it still has time to end."""
     metadata = obj["metadata"]
-    if "deletionTimestamp" not in metadata or metadata.get("finalizers"):
+    if "deletionTimestamp" not in metadata or metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds"):
         return False
     return not (obj["kind"] == "Namespace" and obj["apiVersion"] == "v1" and (obj.get("spec") or {}).get("finalizers"))

@@ -14,14 +14,16 @@ import orjson
 from shoal.apiserver.cache import Change, Entry
 from shoal.apiserver.core import Call, Core
 from shoal.apiserver.encoding import respliced, with_cluster
-from shoal.apiserver.negotiate import View
+from shoal.apiserver.forms import WATCH_PROTOBUF
+from shoal.apiserver.negotiate import JSON, PROTOBUF, View
 from shoal.apiserver.options import ListOptions, list_options
 from shoal.apiserver.paths import WILDCARD
 from shoal.apiserver.registry import Resource
-from shoal.apiserver.render import served, transformed
+from shoal.apiserver.render import message, served, transformed
 from shoal.apiserver.selection import Selection, selection
 from shoal.apiserver.table import check_include
 from shoal.apiserver.verbs.list import too_large
+from shoal.objects import protobuf
 from shoal.objects.errors import Expired, StatusError
 from shoal.objects.wire import Answer, Sink, StreamResponse
 
@@ -29,6 +31,8 @@ KINDS = ("ADDED", "MODIFIED", "DELETED")
 INITIAL_END = "k8s.io/initial-events-end"
 BOOKMARK_SECONDS = 60.0
 DEFAULT_TIMEOUT = 1800
+LONGEST_TIMEOUT = 366 * 86400
+"""What a timer can hold; nobody watches longer."""
 
 
 class Watcher:
@@ -51,6 +55,9 @@ class Watcher:
         self._frames = {kind: str((kind, served_as, self._view, self._cluster == WILDCARD)) for kind in KINDS}
         """What an event of each kind is called among the frames of its change."""
         self._all = not self._namespace and not name and chosen is None
+        self._protobuf = self._view.form == PROTOBUF
+        self._cached = self._protobuf and self._view.mode == "object" and self._cluster != WILDCARD
+        """Events are made of the messages kept with the entries."""
 
     def start(self, sink: Sink) -> None:
         self._sink = sink
@@ -80,7 +87,9 @@ class Watcher:
 
     def _seconds(self) -> float:
         """As long as asked for, else half an hour to an hour, so that watches do not all come back at once."""
-        return self._options.timeout or DEFAULT_TIMEOUT * (1 + self._core.dice.fraction())
+        if self._options.timeout:
+            return min(self._options.timeout, LONGEST_TIMEOUT)
+        return DEFAULT_TIMEOUT * (1 + self._core.dice.fraction())
 
     def deliver(self, change: Change) -> None:
         old, new = change.old, change.new
@@ -111,11 +120,17 @@ class Watcher:
 
     def _event(self, kind: str, change: Change, old: Entry | None, new: Entry | None) -> bytes:
         if new is not None:
-            data = served(self._resource, new)
-        else:
-            assert old is not None
-            data = respliced(served(self._resource, old), change.revision)
-        return self._frame(kind, data, change.cluster)
+            return self._state(kind, new, change.cluster)
+        assert old is not None
+        return self._frame(kind, respliced(served(self._resource, old), change.revision), change.cluster)
+
+    def _state(self, kind: str, entry: Entry, cluster: str) -> bytes:
+        """The event that an object is now as the entry has it."""
+        if self._cached:
+            resource = self._resource
+            encoded = protobuf.envelope(resource.api_version, resource.kind, message(resource, entry))
+            return protobuf.watch_frame(kind, encoded)
+        return self._frame(kind, served(self._resource, entry), cluster)
 
     def _frame(self, kind: str, data: bytes, cluster: str) -> bytes:
         if self._cluster == WILDCARD:
@@ -125,6 +140,11 @@ class Watcher:
             self._headers_sent = True
             now = self._core.clock.now()
             data = orjson.dumps(transformed(self._resource, self._view, data, now, self._include, headers))
+        return self._wrapped(kind, data)
+
+    def _wrapped(self, kind: str, data: bytes) -> bytes:
+        if self._protobuf:
+            return protobuf.watch_frame(kind, protobuf.encode(orjson.loads(data)))
         return b'{"type":"%b","object":%b}\n' % (kind.encode(), data)
 
     def _send_state(self) -> None:
@@ -135,7 +155,7 @@ class Watcher:
                 if (everywhere and entry.virtual) or (self._name and entry.name != self._name):
                     continue
                 if self._chosen is None or self._chosen.matches(entry):
-                    self._sink.write(self._frame("ADDED", served(self._resource, entry), cluster))
+                    self._sink.write(self._state("ADDED", entry, cluster))
 
     def _bookmark(self, annotations: dict[str, str] | None = None) -> None:
         assert self._sink is not None
@@ -158,7 +178,7 @@ class Watcher:
             }
             obj = {"kind": "Table", "apiVersion": version, "metadata": {"resourceVersion": str(revision)}}
             obj.update(columnDefinitions=None, rows=[row])
-        self._sink.write(b'{"type":"BOOKMARK","object":%b}\n' % orjson.dumps(obj))
+        self._sink.write(self._wrapped("BOOKMARK", orjson.dumps(obj)))
 
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
         self._bookmark()
@@ -172,7 +192,7 @@ class Watcher:
 
     def _fail(self, error: StatusError) -> None:
         assert self._sink is not None
-        self._sink.write(b'{"type":"ERROR","object":%b}\n' % orjson.dumps(error.wire()))
+        self._sink.write(self._wrapped("ERROR", orjson.dumps(error.wire())))
         self._sink.close()
 
     def _stop(self) -> None:
@@ -189,4 +209,4 @@ def watch(core: Core, call: Call) -> Answer:
     chosen = selection(call.resource, options.labels, options.fields)
     watcher = Watcher(core, call, options, call.name, chosen)
     start: Callable[[Sink], None] = watcher.start
-    return StreamResponse(200, start)
+    return StreamResponse(200, start, content_type=WATCH_PROTOBUF if call.view.form == PROTOBUF else JSON)

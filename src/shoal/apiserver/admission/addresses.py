@@ -1,0 +1,145 @@
+"""Cluster addresses and node ports of Services: unique in a logical cluster, found from the Services there are.
+
+Nothing is counted or kept: what no Service has is free. Writes of Services take turns (`verbs.services`), so
+that two never find the same one free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from ipaddress import IPv4Address, IPv4Network, ip_address
+from typing import Any
+
+from shoal.apiserver.cache import Entry
+from shoal.apiserver.core import Call, Core
+from shoal.kinds import services
+from shoal.kinds.services import WITH_NODE_PORTS, needs_health_check
+from shoal.objects.errors import Cause, InternalError, invalid_object, invalid_value
+
+Object = dict[str, Any]
+
+RESOURCE = ("", "services")
+NETWORK = IPv4Network(services.NETWORK)
+FIRST_CHOSEN = 257
+"""Below it are the addresses people write themselves; upstream leaves the same number of them alone."""
+PORTS = range(30000, 32768)
+FIRST_CHOSEN_PORT = 30086
+_TAKEN = "provided IP is already allocated"
+_ELSEWHERE = "the provided network does not match the current range"
+_FULL = "Internal error occurred: failed to allocate a {}: range is full"
+
+
+def allocate(core: Core, call: Call, new: Object) -> None:
+    """Checks the addresses and ports a Service asks for, and gives it those it leaves to the server."""
+    spec = new["spec"]
+    others = _others(call, new["metadata"])
+    causes: list[Cause] = []
+    if spec.get("type") != "ExternalName":
+        causes += _address(core, spec, others)
+        _families(spec)
+    if spec.get("type") in WITH_NODE_PORTS:
+        causes += _node_ports(core, spec, others)
+    if causes:
+        raise invalid_object("Service", "", new["metadata"].get("name") or "", causes)
+
+
+def _others(call: Call, metadata: Object) -> list[Entry]:
+    own = (call.namespace, metadata.get("name"))
+    return [e for e in call.kind.table(call.target.cluster).select("") if (e.namespace, e.name) != own]
+
+
+def _address(core: Core, spec: Object, others: list[Entry]) -> list[Cause]:
+    asked = spec.get("clusterIP")
+    if not asked:
+        spec["clusterIP"] = _free_address(core, others)
+        spec["clusterIPs"] = [spec["clusterIP"]]
+        return []
+    try:
+        address = ip_address(asked)
+    except ValueError:
+        return []  # None, or what validation has a better word for
+    if not isinstance(address, IPv4Address) or address not in NETWORK:
+        return [_refused(spec, asked, _ELSEWHERE)]
+    return [_refused(spec, asked, _TAKEN)] if _has_address(others, asked) else []
+
+
+def _refused(spec: Object, asked: str, why: str) -> Cause:
+    return invalid_value("spec.clusterIPs", spec.get("clusterIPs"), f"failed to allocate IP {asked}: {why}")
+
+
+def _free_address(core: Core, others: list[Entry]) -> str:
+    last = NETWORK.num_addresses - 2
+    for offset in _from_anywhere(core, range(FIRST_CHOSEN, last + 1), range(1, FIRST_CHOSEN)):
+        found = str(NETWORK[offset])
+        if not _has_address(others, found):
+            return found
+    raise InternalError(_FULL.format("serviceIP"))
+
+
+def _has_address(entries: list[Entry], address: str) -> bool:
+    # Looking for the text first spares decoding every Service; annotations can hold it too, hence the second look.
+    text = f'"{address}"'.encode()
+    return any(text in e.data and address in (e.object()["spec"].get("clusterIPs") or ()) for e in entries)
+
+
+def _families(spec: Object) -> None:
+    """This network has IPv4 only; a headless Service without selector may have endpoints of both."""
+    loose = spec.get("clusterIP") == "None" and not spec.get("selector")
+    policy = spec.setdefault("ipFamilyPolicy", "RequireDualStack" if loose else "SingleStack")
+    if not spec.get("ipFamilies"):
+        spec["ipFamilies"] = ["IPv4", "IPv6"] if loose and policy != "SingleStack" else ["IPv4"]
+
+
+def _node_ports(core: Core, spec: Object, others: list[Entry]) -> list[Cause]:
+    causes: list[Cause] = []
+    chosen: dict[int, str] = {}
+    wanted = spec.get("type") == "NodePort" or spec.get("allocateLoadBalancerNodePorts") is not False
+    for i, port in enumerate(spec.get("ports") or ()):
+        number = port.get("nodePort")
+        if number:
+            causes += _port(number, others, f"spec.ports[{i}].nodePort")
+            chosen[number] = port.get("protocol", "")
+    for port in spec.get("ports") or ():
+        if wanted and not port.get("nodePort"):
+            port["nodePort"] = _free_port(core, others, chosen)
+            chosen[port["nodePort"]] = port.get("protocol", "")
+    if needs_health_check(spec):
+        if spec.get("healthCheckNodePort"):
+            causes += _port(spec["healthCheckNodePort"], others, "spec.healthCheckNodePort")
+        else:
+            spec["healthCheckNodePort"] = _free_port(core, others, chosen)
+    return causes
+
+
+def _port(number: int, others: list[Entry], path: str) -> list[Cause]:
+    if number not in PORTS:
+        why = "provided port is not in the valid range. The range of valid ports is 30000-32767"
+        return [invalid_value(path, number, why)]
+    if _has_port(others, number):
+        return [invalid_value(path, number, "provided port is already allocated")]
+    return []
+
+
+def _free_port(core: Core, others: list[Entry], chosen: Iterable[int]) -> int:
+    late, early = range(FIRST_CHOSEN_PORT, PORTS.stop), range(PORTS.start, FIRST_CHOSEN_PORT)
+    for number in _from_anywhere(core, late, early):
+        if number not in chosen and not _has_port(others, number):
+            return number
+    raise InternalError(_FULL.format("nodePort"))
+
+
+def _has_port(entries: list[Entry], number: int) -> bool:
+    text = str(number).encode()
+    return any(text in e.data and number in _ports_of(e.object()["spec"]) for e in entries)
+
+
+def _ports_of(spec: Object) -> list[object]:
+    return [spec.get("healthCheckNodePort"), *(port.get("nodePort") for port in spec.get("ports") or ())]
+
+
+def _from_anywhere(core: Core, first: range, then: range) -> Iterable[int]:
+    """Begins somewhere in the first range and goes round it once; the second only when that is full."""
+    start = int(core.dice.fraction() * len(first))
+    yield from first[start:]
+    yield from first[:start]
+    yield from then

@@ -1,0 +1,101 @@
+"""Certificate signing requests: who asks is who calls, and who may approve and sign is a matter of the signer."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any
+
+from shoal.apiserver.authz import Attributes
+from shoal.apiserver.core import Call, Core
+from shoal.clock import rfc3339
+from shoal.kinds.certificates import stamp_conditions, validate_decisions
+from shoal.objects.errors import Cause, Forbidden, invalid_object, invalid_value
+
+RESOURCE = ("certificates.k8s.io", "certificatesigningrequests")
+CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client"
+_MASTERS = "system:masters"
+
+Object = dict[str, Any]
+
+
+def admit(core: Core, call: Call, new: Object, old: Object | None) -> None:
+    if old is None:
+        _create(call, new)
+    elif call.target.subresource:
+        status, before = new.setdefault("status", {}), old.get("status") or {}
+        stamp_conditions(new, old, rfc3339(core.clock.now()))
+        signer = old["spec"].get("signerName") or ""
+        if call.target.subresource == "approval":
+            conditions = status.get("conditions")
+            new["status"] = before | ({"conditions": conditions} if conditions is not None else {})
+            _may(core, call, "approve", signer)
+        elif status != before:
+            _may(core, call, "sign", signer)
+            _refuse(call, new, validate_decisions(new, old))
+
+
+def _create(call: Call, new: Object) -> None:
+    spec, user = new["spec"], call.user
+    for field in ("username", "uid", "groups", "extra"):
+        spec.pop(field, None)
+    spec["username"] = user.name
+    if user.uid:
+        spec["uid"] = user.uid
+    if user.groups:
+        spec["groups"] = list(user.groups)
+    if user.extra:
+        spec["extra"] = {key: list(values) for key, values in user.extra.items()}
+    wrong, organizations = _read(spec.get("request"))
+    if wrong:
+        _refuse(call, new, [invalid_value("spec.request", spec.get("request"), wrong)])
+    if spec.get("signerName") == CLIENT_SIGNER and _MASTERS in organizations:
+        raise _forbidden(call, new, f"use of {CLIENT_SIGNER} signer with {_MASTERS} group is not allowed")
+
+
+def _read(request: object) -> tuple[str, list[str]]:
+    """(what is wrong, or nothing; the organizations the certificate would be for)"""
+    # Loaded late for the sake of start-up time: few servers ever need it.
+    from cryptography import x509  # noqa: PLC0415
+    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm  # noqa: PLC0415
+    from cryptography.x509.oid import NameOID  # noqa: PLC0415
+
+    try:
+        pem = base64.b64decode(str(request or ""), validate=True)
+        if b"-----BEGIN CERTIFICATE REQUEST-----" not in pem:
+            return "PEM block type must be CERTIFICATE REQUEST", []
+        parsed = x509.load_pem_x509_csr(pem)
+        if not parsed.is_signature_valid:
+            return "the signature of the certificate request does not fit it", []
+    except (binascii.Error, ValueError, InvalidSignature, UnsupportedAlgorithm) as error:
+        return f"the certificate request cannot be read: {error}", []
+    return "", [str(name.value) for name in parsed.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
+
+
+def _may(core: Core, call: Call, verb: str, signer: str) -> None:
+    """Holding the verb for the signer by name, or for all signers of its domain."""
+    for name in (signer, signer.partition("/")[0] + "/*"):
+        wanted = Attributes(
+            cluster=call.target.cluster, verb=verb, group=RESOURCE[0], version="*", resource="signers", name=name
+        )
+        if core.authorizer.authorize(call.user, wanted).allowed:
+            return
+    raise _forbidden(
+        call, {"metadata": {"name": call.name}}, f'user not permitted to {verb} requests with signerName "{signer}"'
+    )
+
+
+def _forbidden(call: Call, obj: Object, why: str) -> Forbidden:
+    name = obj["metadata"].get("name") or ""
+    return Forbidden(
+        f'{call.resource.group_resource} "{name}" is forbidden: {why}',
+        name=name,
+        group=call.resource.group,
+        kind=call.resource.plural,
+    )
+
+
+def _refuse(call: Call, obj: Object, causes: list[Cause]) -> None:
+    if causes:
+        name = obj["metadata"].get("name") or ""
+        raise invalid_object(call.resource.kind, call.resource.group, name, causes)

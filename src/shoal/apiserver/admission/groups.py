@@ -1,0 +1,35 @@
+"""Small checks of kinds outside the core group: one default priority, and a word about what is not evaluated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shoal.apiserver.core import Call, Core
+from shoal.objects.errors import Forbidden
+
+Object = dict[str, Any]
+
+REGISTRATION = "admissionregistration.k8s.io"
+PRIORITIES = ("scheduling.k8s.io", "priorityclasses")
+
+
+def warn_not_evaluated(call: Call, old: Object | None) -> None:
+    if old is None:
+        called = "webhooks are not called" if "webhook" in call.resource.plural else "policies are not evaluated"
+        call.warnings.append(f"this {call.resource.kind} is stored and has no effect: admission {called} here")
+
+
+def admit_priority(core: Core, call: Call, new: Object, old: Object | None) -> None:
+    """At most one class is what pods get that name none."""
+    if not new.get("globalDefault") or (old is not None and old.get("globalDefault")):
+        return
+    name = new["metadata"].get("name") or ""
+    for entry in core.cache.kind(*PRIORITIES).table(call.target.cluster).select(""):
+        if entry.name != name and b'"globalDefault":true' in entry.data:
+            raise Forbidden(
+                f'{call.resource.group_resource} "{name}" is forbidden: PriorityClass {entry.name} is already marked '
+                "as default. Only one default can exist",
+                name=name,
+                group=call.resource.group,
+                kind=call.resource.plural,
+            )

@@ -1,0 +1,47 @@
+"""LimitRange: sets the requests and limits a pod leaves out, and refuses pods and claims beyond the bounds."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import orjson
+
+from shoal.apiserver.core import Call, Core
+from shoal.kinds.limit_checks import claim_problems, pod_problems, set_defaults, together
+from shoal.objects.errors import Forbidden
+
+Object = dict[str, Any]
+
+
+def admit(core: Core, call: Call, new: Object, old: Object | None) -> None:
+    """For pods and PersistentVolumeClaims. A pod's containers stay as they are, so updates need no look."""
+    pod, subresource = call.resource.plural == "pods", call.target.subresource
+    if subresource != "resize" if pod and old is not None else subresource:
+        return
+    table = core.cache.kind("", "limitranges").tables.get(call.target.cluster)
+    if table is None or not table.entries or (old is not None and "deletionTimestamp" in old["metadata"]):
+        return
+    ranges = [_read(entry.data) for entry in table.select(call.namespace)]
+    if pod:
+        for limit_range in ranges:
+            set_defaults(new, limit_range)
+        if ranges and old is None:
+            call.resource.rules.prepare_create(new)  # its QoS class follows from what was set
+    for limit_range in ranges:
+        problem = together((pod_problems if pod else claim_problems)(new, limit_range))
+        if problem:
+            resource, name = call.resource, new["metadata"].get("name") or ""
+            raise Forbidden(
+                f'{resource.group_resource} "{name}" is forbidden: {problem}',
+                name=name,
+                group=resource.group,
+                kind=resource.plural,
+            )
+
+
+@lru_cache(maxsize=1024)
+def _read(data: bytes) -> Object:
+    """Shared by every caller: nothing of it may be edited."""
+    found: Object = orjson.loads(data)
+    return found

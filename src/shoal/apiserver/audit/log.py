@@ -1,0 +1,83 @@
+"""The file of an audit log: lines in, older files put aside as it grows.
+
+Lines of one turn of the event loop are written together. A disk that refuses them is reported, and never fails
+a request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+log = logging.getLogger("shoal.apiserver")
+
+STDOUT = "-"
+MEGABYTE = 1024 * 1024
+
+
+class AuditFile:
+    def __init__(self, path: str, megabytes: int = 100, backups: int = 0) -> None:
+        """`backups`: how many older files are kept (0: all). `-` is the standard output, which has none."""
+        self._path = Path(path) if path != STDOUT else None
+        self._most, self._backups = megabytes * MEGABYTE, backups
+        self._lines: list[bytes] = []
+        self._failing = False
+        self._size = 0
+        self._file = sys.stdout.fileno() if self._path is None else self._open(self._path)
+
+    def _open(self, path: Path) -> int:
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._size = os.fstat(file).st_size
+        return file
+
+    def write(self, line: bytes) -> None:
+        """One line, without its end."""
+        if not self._lines:
+            asyncio.get_running_loop().call_soon(self.flush)
+        self._lines.append(line)
+
+    def flush(self) -> None:
+        if not self._lines:
+            return
+        data = b"\n".join([*self._lines, b""])
+        self._lines.clear()
+        try:
+            if self._path is not None and self._size and self._size + len(data) > self._most:
+                self._rotate(self._path)
+            self._size += len(data)
+            while data:
+                data = data[os.write(self._file, data) :]
+            self._failing = False
+        except OSError as error:
+            if not self._failing:
+                log.error("the audit log cannot be written: %s", error)
+            self._failing = True
+
+    def _rotate(self, path: Path) -> None:
+        stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S.%f")
+        path.rename(path.with_name(f"{path.stem}-{stamp}{path.suffix}"))
+        os.close(self._file)
+        self._file = self._open(path)
+        if self._backups:
+            older = sorted(found for found in path.parent.iterdir() if self._is_backup(found.name, path))
+            for found in older[: -self._backups]:
+                found.unlink(missing_ok=True)
+
+    @staticmethod
+    def _is_backup(name: str, path: Path) -> bool:
+        if not (name.startswith(path.stem + "-") and name.endswith(path.suffix)):
+            return False
+        try:
+            datetime.strptime(name[len(path.stem) + 1 : len(name) - len(path.suffix)], "%Y-%m-%dT%H-%M-%S.%f")
+        except ValueError:
+            return False
+        return True
+
+    def close(self) -> None:
+        self.flush()
+        if self._path is not None:
+            os.close(self._file)

@@ -1,0 +1,167 @@
+"""From requests to audit.k8s.io/v1 Events of level Metadata, stage ResponseComplete.
+
+Nothing of a body goes in, and no credential: messages of refused bodies (400, 422) stay out too, for they quote
+what was sent.
+"""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+
+from shoal.apiserver.audit.log import AuditFile
+from shoal.apiserver.audit.policy import METADATA, STAGE, Asked, Policy
+from shoal.apiserver.authn import User
+from shoal.apiserver.encoding import CLUSTER_ANNOTATION
+from shoal.apiserver.paths import Target
+from shoal.clock import Clock, rfc3339_micro
+from shoal.objects.wire import Answer, Request, Sink, StreamResponse
+
+Object = dict[str, Any]
+
+HEADER = "Audit-Id"
+_LONGEST_ID = 64
+_QUOTING = (400, 413, 415, 422)
+"""Codes whose messages repeat what the body held."""
+_process = str(uuid.uuid4())[:24]
+_numbers = itertools.count(1)
+
+
+@dataclass(slots=True)
+class Record:
+    """One request under way; the chain fills in what it finds out."""
+
+    id: str
+    received: float
+    request: Request
+    target: Target
+    verb: str
+    user: User | None = None
+    acts_as: User | None = None
+    """Whom the user impersonates."""
+    allowed: bool | None = None
+    """None: nobody was asked."""
+    reason: str = ""
+    failure: Mapping[str, Any] | None = None
+    """The Status of a failed request."""
+
+
+def audit_id(headers: Mapping[str, str]) -> str:
+    """The client's id of the request, if it is one; empty otherwise."""
+    found = headers.get("audit-id", "")
+    return found if len(found) <= _LONGEST_ID and found.isascii() and found.isprintable() else ""
+
+
+class Audit:
+    def __init__(self, file: AuditFile, policy: Policy, clock: Clock) -> None:
+        self._file, self._policy, self._clock = file, policy, clock
+
+    def begin(self, request: Request, target: Target) -> Record:
+        found = audit_id(request.headers) or f"{_process}{next(_numbers):012x}"
+        return Record(found, self._clock.now(), request, target, request.method.lower())
+
+    def end(self, record: Record, answer: Answer) -> None:
+        """Writes the record down; that of a watch when the watch ends."""
+        answer.headers += ((HEADER, record.id),)
+        if not self._policy.records(_asked(record)):
+            return
+        if not isinstance(answer, StreamResponse) or record.request.method == "HEAD":
+            self._write(record, answer.status)
+            return
+        start, status = answer.start, answer.status
+
+        def followed(sink: Sink) -> None:
+            sink.on_close(lambda: self._write(record, status))
+            start(sink)
+
+        answer.start = followed
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _write(self, record: Record, status: int) -> None:
+        self._file.write(orjson.dumps(event(record, status, self._clock.now())))
+
+
+def _asked(record: Record) -> Asked:
+    user, target = record.user, record.target
+    return Asked(
+        user=user.name if user is not None else "",
+        groups=user.groups if user is not None else (),
+        verb=record.verb,
+        path=target.path,
+        is_resource=target.is_resource,
+        group=target.group,
+        resource=target.plural,
+        subresource=target.subresource,
+        namespace=target.namespace,
+        name=target.name,
+    )
+
+
+def event(record: Record, status: int, now: float) -> Object:
+    request, target = record.request, record.target
+    made: Object = {
+        "kind": "Event",
+        "apiVersion": "audit.k8s.io/v1",
+        "level": METADATA,
+        "auditID": record.id,
+        "stage": STAGE,
+        "requestURI": quote(request.path, safe="/:@!$&'()*+,;=~") + (f"?{request.query}" if request.query else ""),
+        "verb": record.verb,
+        "user": _user(record.user),
+    }
+    if record.acts_as is not None:
+        made["impersonatedUser"] = _user(record.acts_as)
+    made["sourceIPs"] = _sources(request)
+    agent = request.headers.get("user-agent", "")
+    if agent:
+        made["userAgent"] = agent
+    if target.is_resource:
+        made["objectRef"] = _object_ref(target)
+    made["responseStatus"] = _status(record.failure, status)
+    made["requestReceivedTimestamp"] = rfc3339_micro(record.received)
+    made["stageTimestamp"] = rfc3339_micro(now)
+    made["annotations"] = {CLUSTER_ANNOTATION: target.cluster}
+    if record.allowed is not None:
+        made["annotations"]["authorization.k8s.io/decision"] = "allow" if record.allowed else "forbid"
+        made["annotations"]["authorization.k8s.io/reason"] = record.reason
+    return made
+
+
+def _user(user: User | None) -> Object:
+    if user is None:
+        return {}
+    found: Object = {"username": user.name, "uid": user.uid, "groups": list(user.groups), "extra": dict(user.extra)}
+    return {key: value for key, value in found.items() if value}
+
+
+def _sources(request: Request) -> list[str]:
+    """Whom proxies name, then who is at the other end of the connection."""
+    named = [part.strip() for part in request.headers.get("x-forwarded-for", "").split(",") if part.strip()]
+    return list(dict.fromkeys([*named, request.remote])) if request.remote else named
+
+
+def _object_ref(target: Target) -> Object:
+    found = {
+        "resource": target.plural,
+        "namespace": target.namespace,
+        "name": target.name,
+        "apiGroup": target.group,
+        "apiVersion": target.version,
+        "subresource": target.subresource,
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def _status(failure: Mapping[str, Any] | None, code: int) -> Object:
+    if failure is None:
+        return {"metadata": {}, "code": code}
+    kept = ("status", "reason") if code in _QUOTING else ("status", "message", "reason")
+    return {"metadata": {}, **{key: failure[key] for key in kept if key in failure}, "code": code}

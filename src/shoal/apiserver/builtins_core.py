@@ -1,0 +1,51 @@
+"""The rules of the core kinds that make a cluster: pods, services, nodes, volumes, quotas."""
+
+from __future__ import annotations
+
+from shoal.apiserver.rules import Rules
+from shoal.kinds import endpoints, nodes, pods, quotas, replicationcontrollers, service_validation, services, volumes
+from shoal.objects.names import is_dns1123_label
+
+CORE_RULES: dict[str, Rules] = {
+    "pods": Rules(
+        generation=True,
+        default=pods.default_pod,
+        prepare_create=pods.create_pod,
+        prepare_status=pods.keep_qos,
+        grace=pods.grace_seconds,
+        validate=pods.validate_pod,
+        field=pods.selectable,
+    ),
+    "podtemplates": Rules(generation=True, default=pods.default_template, validate=pods.validate_template),
+    "replicationcontrollers": Rules(
+        generation=True,
+        default=replicationcontrollers.default_controller,
+        prepare_create=replicationcontrollers.create_controller,
+        validate=replicationcontrollers.validate_controller,
+        field=replicationcontrollers.selectable,
+    ),
+    "services": Rules(
+        name=is_dns1123_label,
+        create_on_update=True,
+        default=services.default_service,
+        prepare_create=services.create_service,
+        prepare_update=services.update_service,
+        validate=service_validation.validate_service,
+    ),
+    "endpoints": Rules(
+        create_on_update=True, default=endpoints.default_endpoints, validate=endpoints.validate_endpoints
+    ),
+    "nodes": Rules(
+        status_on_create=True, default=nodes.default_node, validate=nodes.validate_node, field=nodes.selectable
+    ),
+    "persistentvolumes": Rules(
+        default=volumes.default_volume, prepare_create=volumes.create_volume, validate=volumes.validate_volume
+    ),
+    "persistentvolumeclaims": Rules(
+        default=volumes.default_claim, prepare_create=volumes.create_claim, validate=volumes.validate_claim
+    ),
+    "resourcequotas": Rules(
+        default=quotas.default_quota, prepare_create=quotas.create_quota, validate=quotas.validate_quota
+    ),
+    "limitranges": Rules(create_on_update=True, default=quotas.default_limits, validate=quotas.validate_limits),
+}

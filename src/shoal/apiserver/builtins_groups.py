@@ -1,0 +1,200 @@
+"""The rules of the built-in kinds outside the core group, by `plural.group` (or `plural.version.group`)."""
+
+from __future__ import annotations
+
+from shoal.apiserver.registry import ScalePaths
+from shoal.apiserver.rules import Rules, Shared
+from shoal.kinds import (
+    admissionregistration,
+    admissionregistration_policies,
+    apps,
+    apps_validation,
+    autoscaling,
+    autoscaling_validation,
+    batch,
+    batch_validation,
+    certificates,
+    discovery,
+    flowcontrol,
+    networking,
+    networking_ingress,
+    node,
+    policy,
+    resource,
+    scheduling,
+    storage,
+)
+from shoal.objects.names import is_dns1123_label, is_path_segment_name
+
+_hooks, _policies = admissionregistration, admissionregistration_policies
+
+_APPS: dict[str, Rules] = {
+    "deployments.apps": Rules(
+        status_metadata=True,
+        generation=True,
+        default=apps.default_deployment,
+        prepare_update=apps.keep_deployment,
+        validate=apps_validation.validate_deployment,
+    ),
+    "replicasets.apps": Rules(
+        status_metadata=True,
+        generation=True,
+        default=apps.default_replica_set,
+        validate=apps_validation.validate_replica_set,
+    ),
+    "statefulsets.apps": Rules(
+        status_metadata=True,
+        generation=True,
+        name=is_dns1123_label,
+        default=apps.default_stateful_set,
+        validate=apps_validation.validate_stateful_set,
+    ),
+    "daemonsets.apps": Rules(
+        status_metadata=True,
+        generation=True,
+        default=apps.default_daemon_set,
+        prepare_create=apps.create_daemon_set,
+        prepare_update=apps.keep_daemon_set,
+        validate=apps_validation.validate_daemon_set,
+    ),
+    "controllerrevisions.apps": Rules(
+        default=apps.default_controller_revision, validate=apps_validation.validate_controller_revision
+    ),
+    "jobs.batch": Rules(
+        status_metadata=True,
+        generation=True,
+        default=batch.default_job,
+        prepare_create=batch.create_job,
+        validate=batch_validation.validate_job,
+        field=batch.job_field,
+    ),
+    "cronjobs.batch": Rules(
+        status_metadata=True,
+        generation=True,
+        default=batch.default_cron_job,
+        validate=batch_validation.validate_cron_job,
+    ),
+    "horizontalpodautoscalers.autoscaling": Rules(
+        status_metadata=True, default=autoscaling.default_v2, validate=autoscaling_validation.validate_v2
+    ),
+    "horizontalpodautoscalers.v1.autoscaling": Rules(
+        status_metadata=True,
+        default=autoscaling.default_v1,
+        prepare_update=autoscaling.keep_v1_status,
+        validate=autoscaling_validation.validate_v1,
+        shared=Shared("autoscaling", autoscaling.to_v2, autoscaling.to_v1, str),
+    ),
+    "poddisruptionbudgets.policy": Rules(
+        status_metadata=True,
+        generation=True,
+        unconditional=False,
+        default=policy.default_budget,
+        validate=policy.validate_budget,
+    ),
+}
+_NETWORKING: dict[str, Rules] = {
+    "ingresses.networking.k8s.io": Rules(
+        status_metadata=True,
+        generation=True,
+        default=networking_ingress.default_ingress,
+        validate=networking_ingress.validate_ingress,
+    ),
+    "ingressclasses.networking.k8s.io": Rules(
+        generation=True, default=networking.default_ingress_class, validate=networking.validate_ingress_class
+    ),
+    "networkpolicies.networking.k8s.io": Rules(
+        generation=True, default=networking.default_network_policy, validate=networking.validate_network_policy
+    ),
+    "ipaddresses.networking.k8s.io": Rules(name=networking.is_ip_name, validate=networking.validate_ip_address),
+    "servicecidrs.networking.k8s.io": Rules(
+        default=networking.default_service_cidr, validate=networking.validate_service_cidr
+    ),
+    "endpointslices.discovery.k8s.io": Rules(
+        generation=True, default=discovery.default_endpoint_slice, validate=discovery.validate_endpoint_slice
+    ),
+}
+_STORAGE: dict[str, Rules] = {
+    "storageclasses.storage.k8s.io": Rules(
+        default=storage.default_storage_class, validate=storage.validate_storage_class
+    ),
+    "volumeattributesclasses.storage.k8s.io": Rules(validate=storage.validate_attributes_class),
+    "volumeattachments.storage.k8s.io": Rules(
+        unconditional=False, default=storage.default_attachment, validate=storage.validate_attachment
+    ),
+    "csidrivers.storage.k8s.io": Rules(
+        unconditional=False, default=storage.default_driver, validate=storage.validate_driver
+    ),
+    "csinodes.storage.k8s.io": Rules(unconditional=False, default=storage.default_node, validate=storage.validate_node),
+    "csistoragecapacities.storage.k8s.io": Rules(unconditional=False, validate=storage.validate_capacity),
+}
+_ADMISSION: dict[str, Rules] = {
+    "validatingwebhookconfigurations.admissionregistration.k8s.io": Rules(
+        generation=True, unconditional=False, default=_hooks.default_validating, validate=_hooks.validate_webhooks
+    ),
+    "mutatingwebhookconfigurations.admissionregistration.k8s.io": Rules(
+        generation=True, unconditional=False, default=_hooks.default_mutating, validate=_hooks.validate_webhooks
+    ),
+    "validatingadmissionpolicies.admissionregistration.k8s.io": Rules(
+        generation=True,
+        unconditional=False,
+        default=_policies.default_validating_policy,
+        validate=_policies.validate_validating_policy,
+    ),
+    "mutatingadmissionpolicies.admissionregistration.k8s.io": Rules(
+        generation=True,
+        unconditional=False,
+        default=_policies.default_policy,
+        validate=_policies.validate_mutating_policy,
+    ),
+    "validatingadmissionpolicybindings.admissionregistration.k8s.io": Rules(
+        generation=True,
+        unconditional=False,
+        default=_policies.default_binding,
+        validate=_policies.validate_validating_binding,
+    ),
+    "mutatingadmissionpolicybindings.admissionregistration.k8s.io": Rules(
+        generation=True,
+        unconditional=False,
+        default=_policies.default_binding,
+        validate=_policies.validate_mutating_binding,
+    ),
+}
+_CLUSTER: dict[str, Rules] = {
+    "priorityclasses.scheduling.k8s.io": Rules(
+        default=scheduling.default_priority_class,
+        prepare_create=scheduling.create_priority_class,
+        validate=scheduling.validate_priority_class,
+    ),
+    "runtimeclasses.node.k8s.io": Rules(
+        unconditional=False, create_on_update=True, validate=node.validate_runtime_class
+    ),
+    "certificatesigningrequests.certificates.k8s.io": Rules(
+        status_metadata=True,
+        name=is_path_segment_name,
+        default=certificates.default_request,
+        prepare_update=certificates.keep_request,
+        validate=certificates.validate_request,
+    ),
+    "flowschemas.flowcontrol.apiserver.k8s.io": Rules(
+        generation=True, default=flowcontrol.default_flow_schema, validate=flowcontrol.validate_flow_schema
+    ),
+    "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": Rules(
+        generation=True, default=flowcontrol.default_priority_level, validate=flowcontrol.validate_priority_level
+    ),
+    "deviceclasses.resource.k8s.io": Rules(generation=True),
+    "resourceclaims.resource.k8s.io": Rules(default=resource.default_claim, validate=resource.validate_fixed_spec),
+    "resourceclaimtemplates.resource.k8s.io": Rules(
+        default=resource.default_claim_template, validate=resource.validate_fixed_spec
+    ),
+    "resourceslices.resource.k8s.io": Rules(generation=True, validate=resource.validate_slice),
+}
+
+GROUP_RULES: dict[str, Rules] = {**_APPS, **_NETWORKING, **_STORAGE, **_ADMISSION, **_CLUSTER}
+
+_REPLICAS = ScalePaths(".spec.replicas", ".status.replicas", ".spec.selector")
+SCALES: dict[str, ScalePaths] = {
+    "deployments.apps": _REPLICAS,
+    "replicasets.apps": _REPLICAS,
+    "statefulsets.apps": _REPLICAS,
+    "replicationcontrollers": _REPLICAS,
+}

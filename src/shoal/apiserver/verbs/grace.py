@@ -1,0 +1,43 @@
+"""The mark a deletion leaves on an object that cannot go at once, and the time it gives it. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shoal.apiserver.rules import Rules
+from shoal.clock import rfc3339
+from shoal.objects.duration import parse_time
+
+Object = dict[str, Any]
+
+LONGEST = 10**10
+"""Three centuries: what a clock can still add to a date."""
+
+
+def begin_deletion(rules: Rules, obj: Object, asked: int | None, now: float) -> bool:
+    """Marks the object, or shortens the time it has left. False: its deletion goes on as it was."""
+    metadata = obj["metadata"]
+    if "deletionTimestamp" in metadata:
+        return _shorten(metadata, asked, now)
+    seconds = min(rules.grace(obj, asked), LONGEST) if rules.grace is not None else 0
+    metadata["deletionTimestamp"] = rfc3339(now + seconds)
+    metadata["deletionGracePeriodSeconds"] = seconds
+    if metadata.get("generation"):
+        metadata["generation"] += 1
+    return True
+
+
+def _shorten(metadata: Object, asked: int | None, now: float) -> bool:
+    left = metadata.get("deletionGracePeriodSeconds") or 0
+    if asked is None or not left:
+        return False
+    seconds = asked if asked >= 0 else 1
+    if seconds >= left:
+        return False
+    end = (parse_time(metadata["deletionTimestamp"]) or now) - left + seconds
+    if end < now:
+        # Time is up, but who asked for some still gets the chance to end it properly.
+        end, seconds = now, min(seconds, 1)
+    metadata["deletionTimestamp"] = rfc3339(end)
+    metadata["deletionGracePeriodSeconds"] = seconds
+    return True

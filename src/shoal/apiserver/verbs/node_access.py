@@ -1,0 +1,38 @@
+"""What only a kubelet could answer (logs, exec, proxies): refused by name, for nodes here are simulated."""
+
+from __future__ import annotations
+
+from shoal.apiserver.core import Call, Core
+from shoal.objects.errors import BadRequest, NotImplementedHere
+from shoal.objects.wire import Response
+
+REFUSED = "simulated node; use infrastructure: kind"
+
+
+def read_log(core: Core, call: Call) -> Response:
+    """A pod that no node runs has an empty log."""
+    spec = call.found().object().get("spec") or {}
+    names = [
+        container.get("name")
+        for field in ("containers", "initContainers", "ephemeralContainers")
+        for container in spec.get(field) or ()
+    ]
+    asked = call.query.get("container") or ""
+    if asked and asked not in names:
+        raise BadRequest(f"container {asked} is not valid for pod {call.name}")
+    if not asked and len(spec.get("containers") or ()) > 1:
+        choices = " ".join(str(container.get("name")) for container in spec["containers"])
+        why = f"a container name must be specified for pod {call.name}, choose one of: [{choices}]"
+        raise BadRequest(why)
+    return reach_node(core, call) if spec.get("nodeName") else Response(200, b"", "text/plain")
+
+
+def reach_container(core: Core, call: Call) -> Response:
+    if not (call.found().object().get("spec") or {}).get("nodeName"):
+        raise BadRequest(f"pod {call.name} does not have a host assigned")
+    return reach_node(core, call)
+
+
+def reach_node(core: Core, call: Call) -> Response:
+    call.found()
+    raise NotImplementedHere(REFUSED)

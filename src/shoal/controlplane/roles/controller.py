@@ -1,0 +1,42 @@
+"""ClusterRole aggregation: a change of one role has the aggregated ones of its cluster computed anew."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shoal.client.reflector import Key, Reflector
+from shoal.client.requests import Client, Kind
+from shoal.clock import Clock
+from shoal.controlplane.roles.decide import outdated
+from shoal.kinds.rbac import GROUP
+from shoal.objects.errors import NotFound
+from shoal.runtime.loop import Loop
+
+Object = dict[str, Any]
+
+ROLES = Kind(GROUP, "v1", "clusterroles", namespaced=False)
+
+
+def role_loop(client: Client, clock: Clock) -> Loop[str]:
+    return Aggregation(client, clock).loop
+
+
+class Aggregation:
+    """Keys are logical clusters; one whose roles nobody has written never comes up."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self.loop: Loop[str] = Loop("clusterroles", clock, self.reconcile)
+        self.loop.sources.append(Reflector(client.at("*"), ROLES, clock, self._changed).run)
+
+    def _changed(self, key: Key, obj: Object | None) -> None:
+        self.loop.queue.add(key[0])
+
+    async def reconcile(self, cluster: str) -> None:
+        client = self._client.at(cluster)
+        try:
+            roles, _ = await client.list_all(ROLES)
+            for role in outdated(roles):
+                await client.update(ROLES, role)
+        except NotFound:
+            return  # the role went away, or its cluster: either is a change of its own

@@ -1,0 +1,75 @@
+"""`default/kubernetes`: the Service, Endpoints and EndpointSlice by which programs inside a cluster find its API.
+
+And the network its address is from.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shoal.kinds.services import API_ADDRESS, NETWORK
+
+Object = dict[str, Any]
+
+NAME = "kubernetes"
+NAMESPACE = "default"
+
+
+def service(port: int) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _metadata({"component": "apiserver", "provider": "kubernetes"}),
+        "spec": {
+            "clusterIP": API_ADDRESS,
+            "clusterIPs": [API_ADDRESS],
+            "internalTrafficPolicy": "Cluster",
+            "ipFamilies": ["IPv4"],
+            "ipFamilyPolicy": "SingleStack",
+            "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}],
+            "sessionAffinity": "None",
+            "type": "ClusterIP",
+        },
+        "status": {"loadBalancer": {}},
+    }
+
+
+def endpoints(host: str, port: int) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Endpoints",
+        "metadata": _metadata({"endpointslice.kubernetes.io/skip-mirror": "true"}),
+        "subsets": [{"addresses": [{"ip": host}], "ports": [{"name": "https", "port": port, "protocol": "TCP"}]}],
+    }
+
+
+def endpoint_slice(host: str, port: int) -> Object:
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": _metadata({"kubernetes.io/service-name": NAME}),
+        "addressType": "IPv6" if ":" in host else "IPv4",
+        "endpoints": [{"addresses": [host], "conditions": {"ready": True}}],
+        "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
+    }
+
+
+def service_network() -> Object:
+    ready = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "",
+        "message": "Kubernetes default Service CIDR is ready",
+        "lastTransitionTime": "1970-01-01T00:00:00Z",
+    }
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "ServiceCIDR",
+        "metadata": {"name": NAME},
+        "spec": {"cidrs": [NETWORK]},
+        "status": {"conditions": [ready]},
+    }
+
+
+def _metadata(labels: dict[str, str]) -> Object:
+    return {"name": NAME, "namespace": NAMESPACE, "labels": labels}

@@ -1,0 +1,221 @@
+"""Job and CronJob of batch/v1: validation in upstream's words. Pure.
+
+A job's failure and success policies are in `batch_policies`, its status in `batch_status`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from shoal.kinds.batch import NAME_LABELS, UID_LABELS
+from shoal.kinds.batch_policies import validate_failure_policy, validate_success_policy
+from shoal.kinds.batch_status import validate_job_status
+from shoal.kinds.checks import (
+    Object,
+    domain_prefixed_path,
+    immutable,
+    label_selector,
+    not_negative,
+    one_of,
+    sorted_labels,
+    unchanged,
+)
+from shoal.kinds.cron import parse
+from shoal.kinds.pod_spec import validate_pod_template
+from shoal.objects.errors import BadRequest, Cause, invalid_value, not_supported, required, too_long
+from shoal.objects.names import is_dns1123_label
+from shoal.objects.selectors import from_label_selector
+
+MOST_PARALLEL = MOST_FAILED = 100_000
+MANAGED_BY_LENGTH = 63
+CRON_NAME_LENGTH = 52
+_COUNTS = (
+    "parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished",
+    "backoffLimitPerIndex", "maxFailedIndexes",
+)  # fmt: skip
+_FIXED = ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy")
+_SCHEDULING = ("nodeSelector", "tolerations", "schedulingGates")
+_zone_part = re.compile(r"[A-Za-z.\-_0-9+]{1,14}").fullmatch
+
+
+def validate_job(obj: Object, old: Object | None) -> list[Cause]:
+    causes = validate_job_status(obj, old)
+    if unchanged(obj, old):
+        return causes
+    spec, metadata = obj["spec"], obj["metadata"]
+    if old is None:
+        causes += _generated_selector(spec, metadata)
+    causes += _job_spec(spec, "spec") + _selector(spec)
+    if old is not None:
+        return causes + _changes(spec, old)
+    if spec["completionMode"] == "Indexed" and (spec.get("completions") or 0) > 0:
+        hostname = f"{metadata.get('name', '')}-{spec['completions'] - 1}"
+        if is_dns1123_label(hostname):
+            said_ = f"will not able to create pod with invalid DNS label: {hostname}"
+            causes.append(invalid_value("metadata.name", metadata.get("name", ""), said_))
+    return causes
+
+
+def _generated_selector(spec: Object, metadata: Object) -> list[Cause]:
+    selector = spec.get("selector")
+    if spec["manualSelector"] or selector is None:
+        return []
+    labels = (spec["template"].get("metadata") or {}).get("labels") or {}
+    uid, name = str(metadata["uid"]), str(metadata.get("name") or "")
+    expected = {**dict.fromkeys(UID_LABELS, uid), **dict.fromkeys(NAME_LABELS, name)}
+    causes = [
+        invalid_value(f"spec.template.metadata.labels[{key}]", sorted_labels(labels), f"must be '{value}'")
+        for key, value in expected.items()
+        if labels.get(key) != value
+    ]
+    try:
+        if not from_label_selector(selector).matches(expected):
+            causes.append(invalid_value("spec.selector", selector, "`selector` not auto-generated"))
+    except BadRequest:
+        pass  # what is wrong with the selector itself is told by its own check
+    return causes
+
+
+def _selector(spec: Object) -> list[Cause]:
+    selector = spec.get("selector")
+    causes = [required("spec.selector")] if selector is None else label_selector(selector, "spec.selector")
+    labels = (spec["template"].get("metadata") or {}).get("labels") or {}
+    if (selector is None or not causes) and not from_label_selector(selector).matches(labels):
+        said_ = "`selector` does not match template `labels`"
+        causes.append(invalid_value("spec.template.metadata.labels", sorted_labels(labels), said_))
+    return causes
+
+
+def _job_spec(spec: Object, path: str) -> list[Cause]:
+    causes = not_negative(spec, path, *_COUNTS)
+    if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
+        causes.append(required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
+    managed = spec.get("managedBy")
+    if managed is not None:
+        causes += domain_prefixed_path(managed, f"{path}.managedBy")
+        if len(managed) > MANAGED_BY_LENGTH:
+            causes.append(too_long(f"{path}.managedBy", MANAGED_BY_LENGTH))
+    causes += _completion(spec, path)
+    if spec.get("podFailurePolicy") is not None:
+        causes += validate_failure_policy(spec, f"{path}.podFailurePolicy")
+    if spec.get("successPolicy") is not None:
+        causes += validate_success_policy(spec, f"{path}.successPolicy")
+    replacements = ("Failed",) if spec.get("podFailurePolicy") is not None else ("Failed", "TerminatingOrFailed")
+    causes += one_of(spec.get("podReplacementPolicy"), f"{path}.podReplacementPolicy", *replacements)
+    causes += validate_pod_template(spec["template"], f"{path}.template")
+    return causes + _restart_policy(spec, f"{path}.template.spec.restartPolicy")
+
+
+def _completion(spec: Object, path: str) -> list[Cause]:
+    mode = spec.get("completionMode")
+    completions, parallelism, failed = (spec.get(f) for f in ("completions", "parallelism", "maxFailedIndexes"))
+    causes = one_of(mode, f"{path}.completionMode", "NonIndexed", "Indexed")
+    if mode in (None, "NonIndexed"):
+        return causes + [
+            invalid_value(f"{path}.{field}", spec[field], "requires indexed completion mode")
+            for field in ("backoffLimitPerIndex", "maxFailedIndexes")
+            if spec.get(field) is not None
+        ]
+    if mode != "Indexed":
+        return causes
+    if completions is None:
+        causes.append(required(f"{path}.completions", "when completion mode is Indexed"))
+    if parallelism is not None and parallelism > MOST_PARALLEL:
+        said_ = f"must be less than or equal to {MOST_PARALLEL} when completion mode is Indexed"
+        causes.append(invalid_value(f"{path}.parallelism", parallelism, said_))
+    if failed is not None and completions is not None and failed > completions:
+        causes.append(invalid_value(f"{path}.maxFailedIndexes", failed, "must be less than or equal to completions"))
+    if failed is not None and failed > MOST_FAILED:
+        causes.append(invalid_value(f"{path}.maxFailedIndexes", failed, f"must be less than or equal to {MOST_FAILED}"))
+    return causes
+
+
+def _restart_policy(spec: Object, path: str) -> list[Cause]:
+    policy = spec["template"]["spec"].get("restartPolicy") or "Always"
+    if policy == "Always":
+        return [required(path, 'valid values: "OnFailure", "Never"')]
+    if policy not in ("OnFailure", "Never"):
+        return [not_supported(path, policy, ("OnFailure", "Never"))]
+    if policy != "Never" and spec.get("podFailurePolicy") is not None:
+        return [invalid_value(path, policy, 'only "Never" is supported when podFailurePolicy is specified')]
+    return []
+
+
+def _changes(spec: Object, old: Object) -> list[Cause]:
+    before = old["spec"]
+    completions = spec.get("completions")
+    causes: list[Cause] = []
+    if spec["completionMode"] != "Indexed":
+        causes += immutable(spec, before, "spec", "completions")
+    elif completions is not None and completions not in (before.get("completions"), spec["parallelism"]):
+        said_ = "can only be modified in tandem with spec.parallelism"
+        causes.append(invalid_value("spec.completions", completions, said_))
+    causes += immutable(spec, before, "spec", "selector")
+    if _fixed_template(spec, before, old) != _fixed_template(before, before, old):
+        causes.append(invalid_value("spec.template", spec["template"], "field is immutable"))
+    return causes + immutable(spec, before, "spec", *_FIXED)
+
+
+def _fixed_template(spec: Object, before: Object, old: Object) -> Object:
+    """What of the template may not change: where pods of a suspended job that never ran go is still open."""
+    template: Object = spec["template"]
+    if not before.get("suspend") or (old.get("status") or {}).get("startTime"):
+        return template
+    pod = {key: value for key, value in template["spec"].items() if key not in _SCHEDULING}
+    affinity = {k: v for k, v in (pod.pop("affinity", None) or {}).items() if k != "nodeAffinity"}
+    return {"spec": pod | ({"affinity": affinity} if affinity else {})}
+
+
+def validate_cron_job(obj: Object, old: Object | None) -> list[Cause]:
+    if unchanged(obj, old):
+        return []
+    spec = obj["spec"]
+    causes = _schedule(spec, old) + not_negative(spec, "spec", "startingDeadlineSeconds")
+    zone = spec.get("timeZone")
+    if zone is not None and (old is None or zone != old["spec"].get("timeZone")):
+        causes += _time_zone(zone, "spec.timeZone")
+    causes += one_of(spec["concurrencyPolicy"], "spec.concurrencyPolicy", "Allow", "Forbid", "Replace")
+    job = spec["jobTemplate"]["spec"]
+    causes += _job_spec(job, "spec.jobTemplate.spec")
+    if job.get("selector") is not None:
+        path = "spec.jobTemplate.spec.selector"
+        causes.append(invalid_value(path, job["selector"], "`selector` will be auto-generated"))
+    if job.get("manualSelector"):
+        causes.append(not_supported("spec.jobTemplate.spec.manualSelector", True, ("nil", "false")))
+    causes += not_negative(spec, "spec", "successfulJobsHistoryLimit", "failedJobsHistoryLimit")
+    name = obj["metadata"].get("name") or ""
+    if old is None and len(name) > CRON_NAME_LENGTH:
+        causes.append(invalid_value("metadata.name", name, f"must be no more than {CRON_NAME_LENGTH} characters"))
+    return causes
+
+
+def _schedule(spec: Object, old: Object | None) -> list[Cause]:
+    schedule, path = spec.get("schedule") or "", "spec.schedule"
+    if not schedule:
+        return [required(path)]
+    causes = []
+    try:
+        parse(schedule)
+    except ValueError as error:
+        causes.append(invalid_value(path, schedule, str(error)))
+    if "TZ" in schedule:
+        if old is None or "TZ" not in old["spec"].get("schedule", ""):
+            said_ = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+            causes.append(invalid_value(path, schedule, said_))
+        elif spec.get("timeZone") is not None:
+            said_ = "cannot use both timeZone field and TZ or CRON_TZ in schedule"
+            causes.append(invalid_value(path, schedule, said_))
+    return causes
+
+
+def _time_zone(zone: str, path: str) -> list[Cause]:
+    """Its form; whether such a zone exists is seen by whoever has the tables."""
+    if not zone:
+        return [invalid_value(path, zone, "timeZone must be nil or non-empty string")]
+    for part in zone.split("/"):
+        if part in (".", "..") or part.startswith("-") or not _zone_part(part):
+            return [invalid_value(path, zone, f"unknown time zone {zone}")]
+    if zone.lower() == "local":
+        said_ = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
+        return [invalid_value(path, zone, said_)]
+    return []

@@ -1,0 +1,135 @@
+"""CertificateSigningRequest of certificates.k8s.io/v1: what of it may be written by whom, and validation. Pure.
+
+The request itself is checked by admission, which can read certificates.
+"""
+
+from __future__ import annotations
+
+from shoal.kinds.checks import Object, one_of, said, section
+from shoal.objects.errors import Cause, duplicate, forbidden_field, invalid_value, required
+from shoal.objects.names import is_dns1123_label, is_dns1123_subdomain
+
+USAGES = (
+    "any", "cert sign", "client auth", "code signing", "content commitment", "crl sign", "data encipherment",
+    "decipher only", "digital signature", "email protection", "encipher only", "ipsec end system", "ipsec tunnel",
+    "ipsec user", "key agreement", "key encipherment", "microsoft sgc", "netscape sgc", "ocsp signing", "s/mime",
+    "server auth", "signing", "timestamping",
+)  # fmt: skip
+LEGACY_SIGNER = "kubernetes.io/legacy-unknown"
+SHORTEST = 600
+_DECISIONS = ("Approved", "Denied")
+_ONLY_TRUE = (*_DECISIONS, "Failed")
+_EXCLUSIVE = "Approved and Denied conditions are mutually exclusive"
+
+
+def default_request(obj: Object) -> None:
+    section(obj, "spec")
+    section(obj, "status")
+
+
+def keep_request(new: Object, old: Object) -> None:
+    """A request is what was asked, by whom: it never changes."""
+    new["spec"], new["status"] = old["spec"], old.get("status") or {}
+
+
+def validate_request(obj: Object, old: Object | None) -> list[Cause]:
+    spec = obj["spec"]
+    causes = [] if old is not None else _spec(spec)
+    causes += _conditions((obj.get("status") or {}).get("conditions") or [])
+    if old is None:
+        return causes
+    for kind in _ONLY_TRUE:
+        if len(_of(obj, kind)) < len(_of(old, kind)):
+            said_ = f'updates may not remove a condition of type "{kind}"'
+            causes.append(forbidden_field("status.conditions", said_))
+    return causes
+
+
+def validate_decisions(obj: Object, old: Object) -> list[Cause]:
+    """Of a write to /status: approving is for /approval, and a certificate is given once."""
+    causes = []
+    for kind in _DECISIONS:
+        new, before = _of(obj, kind), _of(old, kind)
+        if len(new) > len(before):
+            said_ = f'updates may not add a condition of type "{kind}"'
+            causes.append(forbidden_field("status.conditions", said_))
+        elif len(new) == len(before) and new != before:
+            said_ = f'updates may not modify a condition of type "{kind}"'
+            causes.append(forbidden_field("status.conditions", said_))
+    given = (old.get("status") or {}).get("certificate")
+    if given and given != (obj.get("status") or {}).get("certificate"):
+        causes.append(forbidden_field("status.certificate", "updates may not modify existing certificate content"))
+    return causes
+
+
+def _of(obj: Object, kind: str) -> list[Object]:
+    return [c for c in (obj.get("status") or {}).get("conditions") or () if c.get("type") == kind]
+
+
+def _spec(spec: Object) -> list[Cause]:
+    usages, seconds = spec.get("usages") or [], spec.get("expirationSeconds")
+    causes = [] if spec.get("request") else [required("spec.request")]
+    if not usages:
+        causes.append(required("spec.usages"))
+    for i, usage in enumerate(usages):
+        causes += one_of(usage, f"spec.usages[{i}]", *USAGES)
+        if usage in usages[:i]:
+            causes.append(duplicate(f"spec.usages[{i}]", usage))
+    causes += _signer(spec.get("signerName") or "", "spec.signerName")
+    if seconds is not None and seconds < SHORTEST:
+        said_ = "may not specify a duration less than 600 seconds (10 minutes)"
+        causes.append(invalid_value("spec.expirationSeconds", seconds, said_))
+    return causes
+
+
+def _signer(name: str, path: str) -> list[Cause]:
+    if not name:
+        return [required(path)]
+    if name == LEGACY_SIGNER:
+        return [invalid_value(path, name, "the legacy signerName is not allowed via this API version")]
+    if name.count("/") != 1:
+        form = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
+        return [invalid_value(path, name, form)]
+    domain, _, rest = name.partition("/")
+    causes: list[Cause] = []
+    for part, rule in ((domain, is_dns1123_label), (rest, is_dns1123_subdomain)):
+        wrong = next(((label, rule(label)) for label in part.split(".") if rule(label)), None)
+        if wrong:
+            causes += said(path, part, (f'validating label "{wrong[0]}": {text}' for text in wrong[1]))
+    if "." not in domain:
+        said_ = "should be a domain with at least two segments separated by dots"
+        causes.append(invalid_value(path, domain, said_))
+    return causes
+
+
+def _conditions(conditions: list[Object]) -> list[Cause]:
+    causes: list[Cause] = []
+    seen: set[str] = set()
+    for i, condition in enumerate(conditions):
+        kind, status, path = condition.get("type") or "", condition.get("status") or "", f"status.conditions[{i}]"
+        if not kind:
+            causes.append(required(f"{path}.type"))
+        allowed = ("True",) if kind in _ONLY_TRUE else ("False", "True", "Unknown")
+        causes += one_of(status, f"{path}.status", *allowed) if status else [required(f"{path}.status")]
+        if kind in _DECISIONS and seen & (set(_DECISIONS) - {kind}):
+            causes.append(invalid_value("status.conditions", kind, _EXCLUSIVE))
+        if kind in seen:
+            causes.append(duplicate(f"{path}.type", kind))
+        seen.add(kind)
+    return causes
+
+
+def stamp_conditions(obj: Object, old: Object, now: str) -> None:
+    """Fills in when a condition was set and last changed, where the client did not say."""
+    before = (old.get("status") or {}).get("conditions") or ()
+    for condition in (obj.get("status") or {}).get("conditions") or ():
+        if not condition.get("lastUpdateTime"):
+            condition["lastUpdateTime"] = now
+        if not condition.get("lastTransitionTime"):
+            same = [
+                c
+                for c in before
+                if (c.get("type"), c.get("status")) == (condition.get("type"), condition.get("status"))
+            ]
+            kept = next((c["lastTransitionTime"] for c in same if c.get("lastTransitionTime")), now)
+            condition["lastTransitionTime"] = kept

@@ -1,0 +1,206 @@
+"""The steps that defaulting and validation of most built-in kinds are made of, in upstream's words. Pure.
+
+A check answers the causes it found; `fill` and `section` change the object they are given.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Any
+
+from shoal.objects.errors import Cause, forbidden_field, invalid_value, not_supported, required
+from shoal.objects.names import is_dns1123_subdomain, is_qualified_name, is_valid_label_value, validate_labels
+
+Object = dict[str, Any]
+
+IMMUTABLE = "field is immutable"
+NOT_NEGATIVE = "must be greater than or equal to 0"
+PORT_RANGE = "must be between 1 and 65535, inclusive"
+_PERCENT_SAID = (
+    "a valid percent string must be a numeric string followed by an ending '%' "
+    "(e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
+)
+_WILDCARD = r"\*\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+_WILDCARD_SAID = (
+    "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of "
+    "lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character "
+    f"(e.g. '*.example.com', regex used for validation is '{_WILDCARD}')"
+)
+_HTTP_PATH = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
+_match_percent = re.compile("[0-9]+%").fullmatch
+_match_wildcard = re.compile(_WILDCARD).fullmatch
+_match_path = re.compile(_HTTP_PATH).fullmatch
+_match_port_name = re.compile("[-a-z0-9]+").fullmatch
+_has_letter = re.compile("[a-z]").search
+
+
+def fill(obj: Object, **defaults: object) -> None:
+    """Sets what is absent or null."""
+    for field, value in defaults.items():
+        if obj.get(field) is None:
+            obj[field] = value
+
+
+def section(obj: Object, field: str) -> Object:
+    """An object within the object, made when it is absent, as a Go struct always is there."""
+    found = obj.get(field)
+    if not isinstance(found, dict):
+        found = obj[field] = {}
+    return found
+
+
+def zero_status(obj: Object, **zeroes: object) -> None:
+    """What Go always writes of a status, even when nobody set it."""
+    fill(section(obj, "status"), **zeroes)
+
+
+def unchanged(obj: Object, old: Object | None, field: str = "spec") -> bool:
+    """Whether a part was checked when it was written and needs no second look: most writes are of a status."""
+    return old is not None and obj.get(field) == old.get(field)
+
+
+def said(path: str, value: object, complaints: Iterable[str]) -> list[Cause]:
+    return [invalid_value(path, value, complaint) for complaint in complaints]
+
+
+def not_negative(obj: Mapping[str, Any], path: str, *fields: str) -> list[Cause]:
+    return [
+        invalid_value(f"{path}.{field}" if path else field, obj[field], NOT_NEGATIVE)
+        for field in fields
+        if (obj.get(field) or 0) < 0
+    ]
+
+
+def immutable(new: Mapping[str, Any], old: Mapping[str, Any], path: str, *fields: str) -> list[Cause]:
+    return [
+        invalid_value(f"{path}.{field}" if path else field, new.get(field), IMMUTABLE)
+        for field in fields
+        if (new.get(field) or None) != (old.get(field) or None)
+    ]
+
+
+def one_of(value: object, path: str, *choices: str) -> list[Cause]:
+    """Absent is fine: what must be there is asked for elsewhere."""
+    return [] if value is None or value in choices else [not_supported(path, value, choices)]
+
+
+def label_selector(selector: Mapping[str, Any] | None, path: str) -> list[Cause]:
+    if not selector:
+        return []
+    causes = validate_labels(selector.get("matchLabels"), f"{path}.matchLabels")
+    for i, expression in enumerate(selector.get("matchExpressions") or ()):
+        causes += _requirement(expression, f"{path}.matchExpressions[{i}]")
+    return causes
+
+
+def _requirement(expression: Mapping[str, Any], path: str) -> list[Cause]:
+    operator, values = expression.get("operator", ""), expression.get("values") or []
+    causes: list[Cause] = []
+    if operator in ("In", "NotIn"):
+        if not values:
+            causes.append(required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
+    elif operator in ("Exists", "DoesNotExist"):
+        if values:
+            causes.append(
+                forbidden_field(f"{path}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+            )
+    else:
+        causes.append(invalid_value(f"{path}.operator", operator, "not a valid selector operator"))
+    key = expression.get("key", "")
+    causes += said(f"{path}.key", key, is_qualified_name(key))
+    for i, value in enumerate(values):
+        causes += said(f"{path}.values[{i}]", value, is_valid_label_value(value))
+    return causes
+
+
+def is_empty_selector(selector: Mapping[str, Any]) -> bool:
+    return not selector.get("matchLabels") and not selector.get("matchExpressions")
+
+
+def sorted_labels(labels: Mapping[str, str] | None) -> dict[str, str] | None:
+    """Labels as Go prints a map: in order of their keys, and null when there are none."""
+    return dict(sorted(labels.items())) if labels else None
+
+
+def percent(value: object) -> int | None:
+    """The number of a `25%`; None for anything else."""
+    return int(value[:-1]) if isinstance(value, str) and _match_percent(value) else None
+
+
+def amount(value: object) -> int:
+    """The number in an int-or-percent, of either form."""
+    found = percent(value)
+    return found if found is not None else value if isinstance(value, int) else 0
+
+
+def int_or_percent(value: object, path: str) -> list[Cause]:
+    if isinstance(value, str):
+        return [] if _match_percent(value) else [invalid_value(path, value, _PERCENT_SAID)]
+    return [invalid_value(path, value, NOT_NEGATIVE)] if isinstance(value, int) and value < 0 else []
+
+
+def at_most_all(value: object, path: str) -> list[Cause]:
+    return [invalid_value(path, value, "must not be greater than 100%")] if (percent(value) or 0) > 100 else []
+
+
+def port_number(value: int, path: str) -> list[Cause]:
+    return [] if 1 <= value <= 65535 else [invalid_value(path, value, PORT_RANGE)]
+
+
+def is_port_name(value: str) -> list[str]:
+    complaints = []
+    if len(value) > 15:
+        complaints.append("must be no more than 15 characters")
+    if not _match_port_name(value):
+        complaints.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
+    if not _has_letter(value):
+        complaints.append("must contain at least one letter (a-z)")
+    if "--" in value:
+        complaints.append("must not contain consecutive hyphens")
+    if value.startswith("-") or value.endswith("-"):
+        complaints.append("must not begin or end with a hyphen")
+    return complaints
+
+
+def is_host(value: str) -> list[str]:
+    """A DNS name, its first label possibly `*`."""
+    if "*" not in value:
+        return is_dns1123_subdomain(value)
+    return [] if _match_wildcard(value) else [_WILDCARD_SAID]
+
+
+def parse_ip(value: str) -> IPv4Address | IPv6Address | None:
+    try:
+        return ip_address(value)
+    except ValueError:
+        return None
+
+
+def parse_cidr(value: str) -> IPv4Network | IPv6Network | None:
+    if not value.rpartition("/")[2].isdecimal() or "/" not in value:
+        return None
+    try:
+        return ip_network(value, strict=False)
+    except ValueError:
+        return None
+
+
+def cidr(value: str, path: str) -> list[Cause]:
+    if parse_cidr(value) is not None:
+        return []
+    return [invalid_value(path, value, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)")]
+
+
+def domain_prefixed_path(value: str, path: str) -> list[Cause]:
+    """`acme.io/foo`"""
+    if not value:
+        return [required(path)]
+    host, _, rest = value.partition("/")
+    if not host or not rest:
+        return [invalid_value(path, value, 'must be a domain-prefixed path (such as "acme.io/foo")')]
+    causes = said(path, host, is_dns1123_subdomain(host))
+    if not _match_path(rest):
+        causes.append(invalid_value(path, rest, f"Invalid path (regex used for validation is '{_HTTP_PATH}')"))
+    return causes

@@ -1,0 +1,31 @@
+"""What changed between two specs, for messages that refuse a change. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shoal.objects.errors import show
+
+_EMPTY: tuple[object, ...] = (None, "", [], {})
+
+
+def same(new: object, old: object) -> bool:
+    """Equal as Go sees it, where what is empty and what is absent are one."""
+    if isinstance(new, dict) and isinstance(old, dict):
+        return new == old or all(same(new.get(key), old.get(key)) for key in new.keys() | old.keys())
+    if isinstance(new, list) and isinstance(old, list):
+        return new == old or (len(new) == len(old) and all(map(same, new, old)))
+    return new == old or (new in _EMPTY and old in _EMPTY)
+
+
+def difference(new: Any, old: Any, path: str = "") -> str:
+    """One line per changed field: `- ` what was, `+ ` what was asked for."""
+    if isinstance(new, dict) and isinstance(old, dict):
+        keys = sorted(new.keys() | old.keys())
+        return "".join(difference(new.get(key), old.get(key), f"{path}.{key}" if path else key) for key in keys)
+    if isinstance(new, list) and isinstance(old, list) and len(new) == len(old):
+        return "".join(difference(n, o, f"{path}[{i}]") for i, (n, o) in enumerate(zip(new, old, strict=True)))
+    if same(new, old):
+        return ""
+    lines = [f"{sign} {path}: {show(value)}\n" for sign, value in (("-", old), ("+", new)) if value is not None]
+    return "".join(lines)

@@ -1,0 +1,115 @@
+"""EndpointSlice of discovery.k8s.io/v1: defaults and validation. Pure."""
+
+from __future__ import annotations
+
+from shoal.kinds.checks import Object, fill, immutable, one_of, parse_ip, said, section
+from shoal.objects.errors import Cause, duplicate, invalid_value, required, too_many
+from shoal.objects.names import is_dns1123_label, is_dns1123_subdomain, is_qualified_name, is_valid_label_value
+
+MOST_ENDPOINTS, MOST_ADDRESSES, MOST_PORTS, MOST_HINTS = 1000, 100, 20000, 8
+
+
+def default_endpoint_slice(obj: Object) -> None:
+    if obj.get("endpoints") is None:
+        obj["endpoints"] = []
+    for endpoint in obj["endpoints"]:
+        section(endpoint, "conditions")
+    obj.setdefault("ports", None)
+    for port in obj.get("ports") or ():
+        fill(port, name="", protocol="TCP")
+
+
+def validate_endpoint_slice(obj: Object, old: Object | None) -> list[Cause]:
+    kind = obj.get("addressType") or ""
+    causes = one_of(kind, "addressType", "FQDN", "IPv4", "IPv6") if kind else [required("addressType")]
+    causes += _ports(obj.get("ports") or [])
+    endpoints = obj["endpoints"]
+    if old is None or endpoints != old.get("endpoints"):
+        causes += _endpoints(endpoints, kind)
+    if old is not None:
+        causes += immutable(obj, old, "", "addressType")
+    return causes
+
+
+def _ports(ports: list[Object]) -> list[Cause]:
+    if len(ports) > MOST_PORTS:
+        return [too_many("ports", len(ports), MOST_PORTS)]
+    causes, seen = [], set()
+    for i, port in enumerate(ports):
+        path, name = f"ports[{i}]", port["name"]
+        if name:
+            causes += said(f"{path}.name", name, is_dns1123_label(name))
+        if name in seen:
+            causes.append(duplicate(f"{path}.name", name))
+        seen.add(name)
+        causes += one_of(port["protocol"], f"{path}.protocol", "SCTP", "TCP", "UDP")
+        if port.get("appProtocol") is not None:
+            causes += said(f"{path}.appProtocol", port["appProtocol"], is_qualified_name(port["appProtocol"]))
+    return causes
+
+
+def _endpoints(endpoints: list[Object], kind: str) -> list[Cause]:
+    if len(endpoints) > MOST_ENDPOINTS:
+        return [too_many("endpoints", len(endpoints), MOST_ENDPOINTS)]
+    causes: list[Cause] = []
+    for i, endpoint in enumerate(endpoints):
+        path = f"endpoints[{i}]"
+        addresses = endpoint.get("addresses") or []
+        if not addresses:
+            causes.append(required(f"{path}.addresses", "must contain at least 1 address"))
+        elif len(addresses) > MOST_ADDRESSES:
+            causes.append(too_many(f"{path}.addresses", len(addresses), MOST_ADDRESSES))
+        for j, address in enumerate(addresses):
+            causes += _address(address, kind, f"{path}.addresses", j)
+        if endpoint.get("nodeName") is not None:
+            causes += said(f"{path}.nodeName", endpoint["nodeName"], is_dns1123_subdomain(endpoint["nodeName"]))
+        if endpoint.get("hostname") is not None:
+            causes += said(f"{path}.hostname", endpoint["hostname"], is_dns1123_label(endpoint["hostname"]))
+        causes += _hints(endpoint.get("hints") or {}, f"{path}.hints")
+    return causes
+
+
+def _address(address: str, kind: str, path: str, at: int) -> list[Cause]:
+    here = f"{path}[{at}]"
+    if kind == "FQDN":
+        return _fully_qualified(address.removesuffix("."), here)
+    if kind not in ("IPv4", "IPv6"):
+        return []
+    parsed = parse_ip(address)
+    if parsed is None:
+        return [invalid_value(here, address, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")]
+    if f"IPv{parsed.version}" != kind:
+        return [invalid_value(path, address, f"must be an {kind} address")]
+    if parsed.is_unspecified:
+        return [invalid_value(here, address, "may not be unspecified (0.0.0.0 or ::)")]
+    if parsed.is_loopback:
+        return [invalid_value(here, address, "may not be in the loopback range (127.0.0.0/8, ::1/128)")]
+    if parsed.is_link_local:
+        return [invalid_value(here, address, "may not be in the link-local range (169.254.0.0/16, fe80::/10)")]
+    return []
+
+
+def _fully_qualified(name: str, path: str) -> list[Cause]:
+    if not name:
+        return [required(path)]
+    if wrong := is_dns1123_subdomain(name):
+        return [invalid_value(path, name, ",".join(wrong))]
+    if "." not in name:
+        return [invalid_value(path, name, "should be a domain with at least two segments separated by dots")]
+    return []
+
+
+def _hints(hints: Object, path: str) -> list[Cause]:
+    causes: list[Cause] = []
+    for field, rule in (("forZones", is_valid_label_value), ("forNodes", is_dns1123_subdomain)):
+        given = hints.get(field) or []
+        if len(given) > MOST_HINTS:
+            return [*causes, too_many(f"{path}.{field}", len(given), MOST_HINTS)]
+        seen = set()
+        for i, hint in enumerate(given):
+            name, here = hint.get("name", ""), f"{path}.{field}[{i}].name"
+            if name in seen:
+                causes.append(duplicate(here, name))
+            seen.add(name)
+            causes += said(here, name, rule(name))
+    return causes

@@ -1,0 +1,75 @@
+"""Whether a pod may be evicted, and what that costs its PodDisruptionBudget. Upstream's words; pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shoal.objects.conditions import condition_is, get_condition, set_condition
+from shoal.objects.errors import Cause, Forbidden, TooManyRequests
+
+Object = dict[str, Any]
+
+VIOLATED = "Cannot evict pod as it would violate the pod's disruption budget."
+MANY_BUDGETS = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+MOST_DISRUPTED = 2000
+
+
+def needs_no_budget(pod: Object) -> bool:
+    """It has ended, has not begun, or is going anyway."""
+    going = "deletionTimestamp" in pod["metadata"]
+    return going or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed", "Pending")
+
+
+def costs_nothing(pod: Object, budget: Object) -> bool:
+    """An unready pod is no part of what the budget guards, as long as the rest is healthy enough."""
+    if condition_is(pod, "Ready"):
+        return False
+    if (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
+    status = budget.get("status") or {}
+    desired = status.get("desiredHealthy") or 0
+    return 0 < desired <= (status.get("currentHealthy") or 0)
+
+
+def spend(budget: Object, pod_name: str, now: str) -> Object:
+    """The budget with one disruption less; TooManyRequests when it has none left."""
+    metadata, status = budget["metadata"], budget.get("status") or {}
+    if (status.get("observedGeneration") or 0) < (metadata.get("generation") or 0):
+        said = f"The disruption budget {metadata['name']} is still being processed by the server."
+        raise TooManyRequests(VIOLATED, retry_after=10, causes=[Cause("DisruptionBudget", said)])
+    allowed, disrupted = status.get("disruptionsAllowed") or 0, status.get("disruptedPods") or {}
+    if allowed < 0:
+        raise _refused(metadata["name"], "pdb disruptions allowed is negative")
+    if len(disrupted) > MOST_DISRUPTED:
+        why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
+        raise _refused(metadata["name"], why)
+    if allowed == 0:
+        raise TooManyRequests(VIOLATED, causes=[Cause("DisruptionBudget", _why(budget))])
+    spent = {**status, "disruptionsAllowed": allowed - 1, "disruptedPods": {**disrupted, pod_name: now}}
+    new = {**budget, "status": spent}
+    if allowed > 1:
+        return new
+    seen = status.get("observedGeneration")
+    return set_condition(
+        new, "DisruptionAllowed", "False", reason="InsufficientPods", observed_generation=seen, now=now
+    )
+
+
+def _why(budget: Object) -> str:
+    name, status = budget["metadata"]["name"], budget.get("status") or {}
+    condition = get_condition(budget, "DisruptionAllowed") or {}
+    said = condition.get("message") if condition.get("status") == "False" else ""
+    if said and condition.get("reason") == "SyncFailed":
+        return f"The disruption budget {name} does not allow evicting pods currently because it failed sync: {said}"
+    current, desired = status.get("currentHealthy") or 0, status.get("desiredHealthy") or 0
+    if current <= desired:
+        return f"The disruption budget {name} needs {desired} healthy pods and has {current} currently"
+    if said:
+        reason = condition.get("reason")
+        return f"The disruption budget {name} does not allow evicting pods currently ({reason}): {said}"
+    return f"The disruption budget {name} does not allow evicting pods currently"
+
+
+def _refused(name: str, why: str) -> Forbidden:
+    message = f'poddisruptionbudget.policy "{name}" is forbidden: {why}'
+    return Forbidden(message, name=name, group="policy", kind="poddisruptionbudget")

@@ -1,0 +1,254 @@
+"""FlowSchema and PriorityLevelConfiguration of flowcontrol.apiserver.k8s.io/v1. Pure.
+
+Kept, defaulted and checked; requests are not queued by them. The mandatory ones are there from the start.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shoal.kinds.checks import Object, fill, one_of, said, section
+from shoal.objects.errors import Cause, duplicate, forbidden_field, invalid_value, not_supported, required
+from shoal.objects.names import is_dns1123_label, is_dns1123_subdomain
+
+API = "flowcontrol.apiserver.k8s.io/v1"
+MOST_PRECEDENCE, DEFAULT_PRECEDENCE = 10_000, 1000
+MOST_QUEUES = 10_000_000
+_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch")
+_EVERYTHING: Object = {
+    "resourceRules": [
+        {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": True, "namespaces": ["*"]}
+    ],
+    "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+}
+
+
+def default_flow_schema(obj: Object) -> None:
+    spec = section(obj, "spec")
+    section(spec, "priorityLevelConfiguration")
+    spec["matchingPrecedence"] = spec.get("matchingPrecedence") or DEFAULT_PRECEDENCE
+    section(obj, "status")
+
+
+def default_priority_level(obj: Object) -> None:
+    spec = section(obj, "spec")
+    section(obj, "status")
+    if spec.get("exempt") is not None:
+        fill(spec["exempt"], nominalConcurrencyShares=0, lendablePercent=0)
+    limited = spec.get("limited")
+    if limited is not None:
+        fill(limited, nominalConcurrencyShares=30, lendablePercent=0)
+        queuing = section(limited, "limitResponse").get("queuing")
+        if queuing is not None:
+            for field, value in (("handSize", 8), ("queues", 64), ("queueLengthLimit", 50)):
+                queuing[field] = queuing.get(field) or value
+
+
+def validate_flow_schema(obj: Object, old: Object | None) -> list[Cause]:
+    spec, name = obj["spec"], obj["metadata"].get("name") or ""
+    precedence = spec["matchingPrecedence"]
+    causes = said("spec.matchingPrecedence", precedence, _precedence(precedence, name))
+    method = spec.get("distinguisherMethod")
+    if method is not None:
+        causes += one_of(method.get("type", ""), "spec.distinguisherMethod.type", "ByNamespace", "ByUser")
+    level, path = spec["priorityLevelConfiguration"].get("name") or "", "spec.priorityLevelConfiguration.name"
+    causes += (
+        said(path, level, is_dns1123_subdomain(level)) if level else [required(path, "must reference a priority level")]
+    )
+    for i, rule in enumerate(spec.get("rules") or ()):
+        causes += _rule(rule, f"spec.rules[{i}]")
+    causes += _mandatory(mandatory_flow_schemas(), name, spec)
+    return causes + _conditions(obj)
+
+
+def _precedence(precedence: int, name: str) -> list[str]:
+    complaints = []
+    if precedence <= 0:
+        complaints.append("must be a positive value")
+    if precedence > MOST_PRECEDENCE:
+        complaints.append(f"must not be greater than {MOST_PRECEDENCE}")
+    if precedence == 1 and name != "exempt":
+        complaints.append("only the schema named 'exempt' may have matchingPrecedence 1")
+    return complaints
+
+
+def _rule(rule: Object, path: str) -> list[Cause]:
+    subjects = rule.get("subjects") or []
+    causes = [] if subjects else [required(f"{path}.subjects", "subjects must contain at least one value")]
+    for i, subject in enumerate(subjects):
+        causes += _subject(subject, f"{path}.subjects[{i}]")
+    resources, others = rule.get("resourceRules") or [], rule.get("nonResourceRules") or []
+    if not resources and not others:
+        causes.append(required(path, "at least one of resourceRules and nonResourceRules has to be non-empty"))
+    for i, resource in enumerate(resources):
+        causes += _resource_rule(resource, f"{path}.resourceRules[{i}]")
+    for i, other in enumerate(others):
+        here = f"{path}.nonResourceRules[{i}]"
+        causes += _verbs(other, here)
+        why = "nonResourceURLs must contain at least one value"
+        causes += _values(other.get("nonResourceURLs") or [], f"{here}.nonResourceURLs", why, "non-resource URLs")
+    return causes
+
+
+def _subject(subject: Object, path: str) -> list[Cause]:
+    fields = {"Group": "group", "ServiceAccount": "serviceAccount", "User": "user"}
+    kind = subject.get("kind") or ""
+    if kind not in fields:
+        return [not_supported(f"{path}.kind", kind, fields)]
+    causes: list[Cause] = []
+    for other, field in sorted(fields.items(), key=lambda item: item[0] != kind):
+        given = subject.get(field)
+        if other == kind and given is None:
+            causes.append(required(f"{path}.{field}", f"{field} is required when subject kind is '{kind}'"))
+        elif other == kind and not (given or {}).get("name"):
+            causes.append(required(f"{path}.{field}.name"))
+        elif other != kind and given is not None:
+            said_ = f"{field} is forbidden when subject kind is not '{other}'"
+            causes.append(forbidden_field(f"{path}.{field}", said_))
+    if kind == "ServiceAccount" and not (subject.get("serviceAccount") or {}).get("namespace"):
+        causes.append(required(f"{path}.serviceAccount.namespace", "must specify namespace for service account"))
+    return causes
+
+
+def _resource_rule(rule: Object, path: str) -> list[Cause]:
+    causes = _verbs(rule, path)
+    groups, resources, namespaces = (rule.get(f) or [] for f in ("apiGroups", "resources", "namespaces"))
+    causes += _values(groups, f"{path}.apiGroups", "resource rules must supply at least one api group", "api groups")
+    causes += _values(resources, f"{path}.resources", "resource rules must supply at least one resource", "resources")
+    if namespaces or not rule.get("clusterScope"):
+        why = "resource rules that are not cluster scoped must supply at least one namespace"
+        causes += _values(namespaces, f"{path}.namespaces", why, "namespaces")
+    for i, namespace in enumerate(namespaces if "*" not in namespaces else ()):
+        intro = "each member of this list must be '*' or a DNS-1123 label; "
+        causes += said(f"{path}.namespaces[{i}]", namespace, (intro + text for text in is_dns1123_label(namespace)))
+    return causes
+
+
+def _verbs(rule: Object, path: str) -> list[Cause]:
+    verbs = rule.get("verbs") or []
+    causes = _values(verbs, f"{path}.verbs", "verbs must contain at least one value", "verbs")
+    if "*" not in verbs and not set(verbs) <= set(_VERBS):
+        causes.append(not_supported(f"{path}.verbs", verbs, _VERBS))
+    return causes
+
+
+def _values(values: list[str], path: str, missing: str, what: str) -> list[Cause]:
+    if not values:
+        return [required(path, missing)]
+    if len(values) > 1 and "*" in values:
+        return [invalid_value(path, values, f"if '*' is present, must not specify other {what}")]
+    return []
+
+
+def validate_priority_level(obj: Object, old: Object | None) -> list[Cause]:
+    spec, name = obj["spec"], obj["metadata"].get("name") or ""
+    kind, limited = spec.get("type") or "", spec.get("limited")
+    causes: list[Cause] = []
+    if (name == "exempt") != (kind == "Exempt"):
+        causes.append(invalid_value("spec.type", kind, "must be 'Exempt' if and only if `name` is 'exempt'"))
+    if kind == "Exempt" and limited is not None:
+        causes.append(forbidden_field("spec.limited", "must be nil if the type is not Limited"))
+    elif kind == "Limited":
+        if spec.get("exempt") is not None:
+            causes.append(forbidden_field("spec.exempt", "must be nil if the type is Limited"))
+        missing = required("spec.limited", "must not be empty when type is Limited")
+        causes += [missing] if limited is None else _limited(limited)
+    elif kind != "Exempt":
+        causes.append(not_supported("spec.type", kind, ("Exempt", "Limited")) if kind else required("spec.type"))
+    causes += _mandatory(mandatory_priority_levels(), name, spec)
+    return causes + _conditions(obj)
+
+
+def _limited(limited: Object) -> list[Cause]:
+    path, causes = "spec.limited", []
+    shares, lendable = limited["nominalConcurrencyShares"], limited["lendablePercent"]
+    borrowing = limited.get("borrowingLimitPercent")
+    if shares < 0:
+        causes.append(invalid_value(f"{path}.nominalConcurrencyShares", shares, "must be a non-negative integer"))
+    if not 0 <= lendable <= 100:
+        causes.append(invalid_value(f"{path}.lendablePercent", lendable, "must be between 0 and 100, inclusive"))
+    if borrowing is not None and borrowing < 0:
+        said_ = "if specified, must be a non-negative integer"
+        causes.append(invalid_value(f"{path}.borrowingLimitPercent", borrowing, said_))
+    return causes + _response(limited.get("limitResponse") or {}, f"{path}.limitResponse")
+
+
+def _response(response: Object, path: str) -> list[Cause]:
+    kind, queuing = response.get("type") or "", response.get("queuing")
+    if kind not in ("Queue", "Reject"):
+        return [not_supported(f"{path}.type", kind, ("Queue", "Reject")) if kind else required(f"{path}.type")]
+    if kind == "Reject":
+        said_ = "must be nil if limited.limitResponse.type is not Limited"
+        return [forbidden_field(f"{path}.queuing", said_)] if queuing is not None else []
+    if queuing is None:
+        return [required(f"{path}.queuing", "must not be empty if limited.limitResponse.type is Limited")]
+    causes = [
+        invalid_value(f"{path}.queuing.{field}", queuing[field], "must be positive")
+        for field in ("queueLengthLimit", "queues", "handSize")
+        if queuing[field] <= 0
+    ]
+    if queuing["queues"] > MOST_QUEUES:
+        causes.append(
+            invalid_value(f"{path}.queuing.queues", queuing["queues"], f"must not be greater than {MOST_QUEUES}")
+        )
+    if queuing["handSize"] > queuing["queues"] > 0:
+        said_ = f"should not be greater than queues ({queuing['queues']})"
+        causes.append(invalid_value(f"{path}.queuing.handSize", queuing["handSize"], said_))
+    return causes
+
+
+def _conditions(obj: Object) -> list[Cause]:
+    causes, seen = [], set()
+    for i, condition in enumerate((obj.get("status") or {}).get("conditions") or ()):
+        kind, path = condition.get("type") or "", f"status.conditions[{i}].type"
+        if kind in seen:
+            causes.append(duplicate(path, kind))
+        seen.add(kind)
+        if not kind:
+            causes.append(required(path))
+    return causes
+
+
+def _mandatory(fixed: list[Object], name: str, spec: Object) -> list[Cause]:
+    for found in fixed:
+        if found["metadata"]["name"] == name:
+            free = "exempt" if found["kind"] == "PriorityLevelConfiguration" and name == "exempt" else ""
+            if any(spec.get(k) != found["spec"].get(k) for k in spec.keys() | found["spec"].keys() if k != free):
+                but = " except the 'spec.exempt' field" if free else ""
+                return [invalid_value("spec", spec, f"spec of '{name}'{but} must equal the fixed value")]
+    return []
+
+
+def mandatory_priority_levels() -> list[Object]:
+    limited = {"nominalConcurrencyShares": 5, "limitResponse": {"type": "Reject"}, "lendablePercent": 0}
+    return [
+        _made("PriorityLevelConfiguration", "catch-all", {"type": "Limited", "limited": limited}),
+        _made(
+            "PriorityLevelConfiguration",
+            "exempt",
+            {"type": "Exempt", "exempt": {"nominalConcurrencyShares": 0, "lendablePercent": 0}},
+        ),
+    ]
+
+
+def mandatory_flow_schemas() -> list[Object]:
+    everybody = ("system:unauthenticated", "system:authenticated")
+    by_user = {"distinguisherMethod": {"type": "ByUser"}}
+    return [
+        _made("FlowSchema", "catch-all", {**_flow("catch-all", 10_000, *everybody), **by_user}),
+        _made("FlowSchema", "exempt", _flow("exempt", 1, "system:masters")),
+    ]
+
+
+def _flow(level: str, precedence: int, *groups: str) -> Object:
+    subjects = [{"kind": "Group", "group": {"name": group}} for group in groups]
+    return {
+        "priorityLevelConfiguration": {"name": level},
+        "matchingPrecedence": precedence,
+        "rules": [{"subjects": subjects, **_EVERYTHING}],
+    }
+
+
+def _made(kind: str, name: str, spec: dict[str, Any]) -> Object:
+    metadata = {"name": name, "generation": 1, "annotations": {"apf.kubernetes.io/autoupdate-spec": "true"}}
+    return {"apiVersion": API, "kind": kind, "metadata": metadata, "spec": spec, "status": {}}

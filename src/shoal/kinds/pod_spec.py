@@ -1,0 +1,171 @@
+"""The spec of a pod, and the template other kinds make pods from: defaults and validation. Upstream's words; pure.
+
+default_pod_spec(spec)            # in place
+causes = validate_pod_spec(spec, "spec.template.spec")
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shoal.kinds.checks import one_of, parse_ip, said
+from shoal.kinds.pod_containers import descending_path, user_ids, validate_containers
+from shoal.kinds.pod_defaults import default_pod_only, default_pod_spec, default_pod_template
+from shoal.kinds.pod_scheduling import validate_affinity, validate_spread, validate_tolerations
+from shoal.kinds.pod_volumes import validate_volumes
+from shoal.kinds.resources import resource_name, validate_requirements
+from shoal.objects.errors import Cause, duplicate, forbidden_field, invalid_value, not_supported, required
+from shoal.objects.names import is_dns1123_label, is_dns1123_subdomain, is_qualified_name, validate_labels
+
+Object = dict[str, Any]
+
+__all__ = [
+    "default_pod_only", "default_pod_spec", "default_pod_template", "validate_pod_spec", "validate_pod_template",
+]  # fmt: skip
+
+RESTART_POLICIES = ("Always", "OnFailure", "Never")
+DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
+_POD_RESOURCES = ("cpu", "memory")
+_NAMES = ("serviceAccountName", "nodeName", "priorityClassName", "runtimeClassName")
+_IP = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+
+
+def validate_pod_template(template: Object, path: str) -> list[Cause]:
+    """A PodTemplateSpec. Upstream leaves `metadata` out of the paths of its labels and annotations."""
+    metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
+    causes = validate_labels(metadata.get("labels"), f"{path}.labels")
+    for key in metadata.get("annotations") or ():
+        causes += said(f"{path}.annotations", key, is_qualified_name(key.lower()))
+    causes += validate_pod_spec(spec, f"{path}.spec")
+    if spec.get("ephemeralContainers"):
+        why = "ephemeral containers not allowed in pod template"
+        causes.append(forbidden_field(f"{path}.spec.ephemeralContainers", why))
+    return causes
+
+
+def validate_pod_spec(spec: Object, path: str, *, pod: bool = False) -> list[Cause]:
+    """`pod`: it is a Pod's own spec, not a template's."""
+    volumes, causes = validate_volumes(spec.get("volumes") or [], f"{path}.volumes")
+    causes += validate_containers(spec, volumes, path)
+    if spec.get("resources"):
+        causes += validate_requirements(spec["resources"], f"{path}.resources", _pod_resource)
+    if spec.get("hostNetwork"):
+        causes += _host_network(spec["containers"], f"{path}.containers", pod=pod)
+    causes += _enums(spec, path)
+    if spec.get("nodeSelector"):
+        causes += validate_labels(spec["nodeSelector"], f"{path}.nodeSelector")
+    if spec.get("securityContext"):
+        causes += _security_context(spec["securityContext"], spec, f"{path}.securityContext")
+    if spec.get("affinity"):
+        causes += validate_affinity(spec["affinity"], f"{path}.affinity")
+    causes += _dns(spec.get("dnsConfig"), spec.get("dnsPolicy"), f"{path}.dnsConfig")
+    causes += _gates(spec, path)
+    if spec.get("topologySpreadConstraints"):
+        causes += validate_spread(spec["topologySpreadConstraints"], f"{path}.topologySpreadConstraints")
+    for field in _NAMES:
+        if spec.get(field):
+            causes += said(f"{path}.{field}", spec[field], is_dns1123_subdomain(spec[field]))
+    seconds = spec.get("activeDeadlineSeconds")
+    if seconds is not None and not 1 <= seconds < 2**31:
+        why = "must be between 1 and 2147483647, inclusive"
+        causes.append(invalid_value(f"{path}.activeDeadlineSeconds", seconds, why))
+    for field in ("hostname", "subdomain"):
+        if spec.get(field):
+            causes += said(f"{path}.{field}", spec[field], is_dns1123_label(spec[field]))
+    if spec.get("tolerations"):
+        causes += validate_tolerations(spec["tolerations"], f"{path}.tolerations")
+    causes += _host_aliases(spec.get("hostAliases") or [], f"{path}.hostAliases")
+    if spec.get("overhead"):
+        causes += validate_requirements({"limits": spec["overhead"]}, f"{path}.overhead")
+    return causes
+
+
+def _enums(spec: Object, path: str) -> list[Cause]:
+    causes = one_of(spec.get("restartPolicy"), f"{path}.restartPolicy", *RESTART_POLICIES)
+    causes += one_of(spec.get("dnsPolicy"), f"{path}.dnsPolicy", *DNS_POLICIES)
+    causes += one_of(spec.get("preemptionPolicy"), f"{path}.preemptionPolicy", "PreemptLowerPriority", "Never")
+    if spec.get("os") is not None:
+        name = spec["os"].get("name")
+        causes += one_of(name, f"{path}.os", "linux", "windows") if name else [required(f"{path}.os.name")]
+    return causes
+
+
+def _pod_resource(name: str, path: str) -> list[Cause]:
+    causes = resource_name(name, path)
+    if not causes and name not in _POD_RESOURCES and not name.startswith("hugepages-"):
+        causes.append(not_supported(path, name, _POD_RESOURCES))
+    return causes
+
+
+def _host_network(containers: list[Object], path: str, *, pod: bool) -> list[Cause]:
+    return [
+        invalid_value(f"{path}[{i}].ports[{j}].hostPort", host, "must match `containerPort` when `hostNetwork` is true")
+        for i, container in enumerate(containers)
+        for j, port in enumerate(container.get("ports") or ())
+        if (pod or port.get("hostPort")) and (host := port.get("hostPort", 0)) != port.get("containerPort", 0)
+    ]
+
+
+def _security_context(context: Object, spec: Object, path: str) -> list[Cause]:
+    causes = user_ids(context, ("fsGroup", "runAsUser", "runAsGroup"), path)
+    if spec.get("hostPID") and spec.get("shareProcessNamespace"):
+        why = "ShareProcessNamespace and HostPID cannot both be enabled"
+        causes.append(invalid_value(f"{path}.shareProcessNamespace", True, why))
+    causes += one_of(context.get("fsGroupChangePolicy"), f"{path}.fsGroupChangePolicy", "Always", "OnRootMismatch")
+    profile = context.get("seccompProfile")
+    if profile is not None:
+        kind, at = profile.get("type") or "", f"{path}.seccompProfile"
+        causes += one_of(kind, f"{at}.type", "Localhost", "RuntimeDefault", "Unconfined")
+        if kind == "Localhost" and profile.get("localhostProfile") is None:
+            causes.append(required(f"{at}.localhostProfile", "must be set when seccomp type is Localhost"))
+        elif kind == "Localhost":
+            causes += descending_path(profile["localhostProfile"], f"{at}.localhostProfile")
+    return causes
+
+
+def _dns(config: Object | None, policy: object, path: str) -> list[Cause]:
+    if policy == "None" and config is None:
+        return [required(path, "must provide `dnsConfig` when `dnsPolicy` is None")]
+    servers = (config or {}).get("nameservers") or []
+    if policy == "None" and not servers:
+        return [required(f"{path}.nameservers", "must provide at least one DNS nameserver when `dnsPolicy` is None")]
+    causes = []
+    if len(servers) > 3:
+        causes.append(invalid_value(f"{path}.nameservers", servers, "must not have more than 3 nameservers"))
+    for i, server in enumerate(servers):
+        causes += ip_address(server, f"{path}.nameservers[{i}]")
+    searches = (config or {}).get("searches") or []
+    if len(searches) > 32:
+        causes.append(invalid_value(f"{path}.searches", searches, "must not have more than 32 search paths"))
+    for i, option in enumerate((config or {}).get("options") or ()):
+        if not option.get("name"):
+            causes.append(required(f"{path}.options[{i}]", "must not be empty"))
+    return causes
+
+
+def ip_address(value: str, path: str) -> list[Cause]:
+    return [] if parse_ip(value) is not None else [invalid_value(path, value, _IP)]
+
+
+def _gates(spec: Object, path: str) -> list[Cause]:
+    causes: list[Cause] = []
+    for i, gate in enumerate(spec.get("readinessGates") or ()):
+        kind = gate.get("conditionType") or ""
+        causes += said(f"{path}.readinessGates[{i}].conditionType", kind, is_qualified_name(kind))
+    seen: set[str] = set()
+    for i, gate in enumerate(spec.get("schedulingGates") or ()):
+        name = gate.get("name") or ""
+        causes += said(f"{path}.schedulingGates[{i}]", name, is_qualified_name(name))
+        if name in seen:
+            causes.append(duplicate(f"{path}.schedulingGates[{i}]", name))
+        seen.add(name)
+    return causes
+
+
+def _host_aliases(aliases: list[Object], path: str) -> list[Cause]:
+    causes: list[Cause] = []
+    for i, alias in enumerate(aliases):
+        causes += ip_address(alias.get("ip") or "", f"{path}[{i}].ip")
+        for j, name in enumerate(alias.get("hostnames") or ()):
+            causes += said(f"{path}[{i}].hostnames[{j}]", name, is_dns1123_subdomain(name))
+    return causes

@@ -1,0 +1,80 @@
+"""What an update may change of a pod's spec: next to nothing. Upstream's words; pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shoal.kinds.differences import difference, same
+from shoal.kinds.pod_scheduling import validate_tolerations
+from shoal.objects.errors import Cause, forbidden_field, invalid_value
+
+Object = dict[str, Any]
+
+UPDATABLE = ",".join(
+    (
+        "`spec.containers[*].image`",
+        "`spec.initContainers[*].image`",
+        "`spec.activeDeadlineSeconds`",
+        "`spec.tolerations` (only additions to existing tolerations)",
+        "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)",
+    )
+)
+_CONTAINERS = ("containers", "initContainers")
+
+
+def validate_update(new: Object, old: Object) -> list[Cause]:
+    for field in _CONTAINERS:
+        if len(new.get(field) or ()) != len(old.get(field) or ()):
+            return [forbidden_field(f"spec.{field}", "pod updates may not add or remove containers")]
+    causes = _deadline(new.get("activeDeadlineSeconds"), old.get("activeDeadlineSeconds"))
+    causes += _tolerations(new.get("tolerations") or [], old.get("tolerations") or [])
+    gates = {gate.get("name") for gate in old.get("schedulingGates") or ()}
+    for i, gate in enumerate(new.get("schedulingGates") or ()):
+        if gate.get("name") not in gates:
+            why = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
+            causes.append(forbidden_field(f"spec.schedulingGates[{i}].name", why))
+    kept = _with_changeable_fields(new, old)
+    if not same(kept, old):
+        why = f"pod updates may not change fields other than {UPDATABLE}\n{difference(kept, old, 'spec')}"
+        causes.append(forbidden_field("spec", why))
+    return causes
+
+
+def _with_changeable_fields(new: Object, old: Object) -> Object:
+    """The new spec with the old values of what may change, so that anything left differing may not."""
+    kept = {**new}
+    changeable = ["activeDeadlineSeconds", "tolerations", "schedulingGates"]
+    if old.get("schedulingGates") and _only_added(new.get("nodeSelector") or {}, old.get("nodeSelector") or {}):
+        changeable.append("nodeSelector")
+    if (old.get("terminationGracePeriodSeconds") or 0) < 0 and new.get("terminationGracePeriodSeconds") == 1:
+        changeable.append("terminationGracePeriodSeconds")
+    for field in changeable:
+        kept[field] = old.get(field)
+    for field in _CONTAINERS:
+        pairs = zip(new.get(field) or (), old.get(field) or (), strict=True)
+        kept[field] = [{**container, "image": before.get("image")} for container, before in pairs]
+    return kept
+
+
+def _only_added(new: Object, old: Object) -> bool:
+    return all(new.get(key) == value for key, value in old.items())
+
+
+def _deadline(new: int | None, old: int | None) -> list[Cause]:
+    path = "spec.activeDeadlineSeconds"
+    if new is None:
+        why = "must not update from a positive integer to nil value"
+        return [] if old is None else [invalid_value(path, None, why)]
+    if old is not None and old < new:
+        return [invalid_value(path, new, "must be less than or equal to previous value")]
+    return []
+
+
+def _tolerations(new: list[Object], old: list[Object]) -> list[Cause]:
+    def bare(toleration: Object) -> Object:
+        return {field: value for field, value in toleration.items() if value and field != "tolerationSeconds"}
+
+    if any(all(bare(before) != bare(after) for after in new) for before in old):
+        why = "existing toleration can not be modified except its tolerationSeconds"
+        return [forbidden_field("spec.tolerations", why)]
+    return validate_tolerations(new, "spec.tolerations") if new != old else []

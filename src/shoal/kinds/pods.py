@@ -1,0 +1,172 @@
+"""Pod and PodTemplate of core/v1: what a new one gets, what an update may change, how long a deletion waits. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shoal.kinds.checks import said, section
+from shoal.kinds.pod_containers import trimmed_images
+from shoal.kinds.pod_spec import (
+    default_pod_only,
+    default_pod_spec,
+    default_pod_template,
+    validate_pod_spec,
+    validate_pod_template,
+)
+from shoal.kinds.pod_updates import validate_update
+from shoal.kinds.resources import amount
+from shoal.objects.errors import Cause, forbidden_field, invalid_value
+from shoal.objects.names import is_qualified_name
+from shoal.objects.quantity import ZERO, Quantity
+
+Object = dict[str, Any]
+
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+_CONTAINERS = ("containers", "initContainers")
+_QOS_RESOURCES = ("cpu", "memory")
+_SYSTEM_CONDITIONS = ("PodScheduled", "Ready", "Initialized")
+
+
+def default_pod(obj: Object) -> None:
+    spec = section(obj, "spec")
+    default_pod_spec(spec)
+    default_pod_only(spec)
+    for condition in (obj.get("status") or {}).get("conditions") or ():
+        condition.setdefault("lastProbeTime", None)
+        condition.setdefault("lastTransitionTime", None)
+
+
+def create_pod(obj: Object) -> None:
+    obj["status"] = status = {"phase": "Pending", "qosClass": qos_class(obj["spec"])}
+    if obj["spec"].get("schedulingGates"):
+        gated = "Scheduling is blocked due to non-empty scheduling gates"
+        set_condition(
+            status, "PodScheduled", "False", obj["metadata"].get("creationTimestamp"), "SchedulingGated", gated
+        )
+
+
+def set_condition(status: Object, kind: str, value: str, now: str | None, reason: str = "", message: str = "") -> None:
+    """A pod's condition has a probe time, always null, where other kinds' have none."""
+    conditions = [each for each in status.get("conditions") or () if each.get("type") != kind]
+    before = next((each for each in status.get("conditions") or () if each.get("type") == kind), None)
+    since = before.get("lastTransitionTime") if before and before.get("status") == value else now
+    condition = {"type": kind, "status": value, "lastProbeTime": None, "lastTransitionTime": since}
+    condition |= {field: text for field, text in (("reason", reason), ("message", message)) if text}
+    status["conditions"] = [*conditions, condition]
+
+
+def qos_class(spec: Object) -> str:
+    """Guaranteed when every container's limits cover cpu and memory and equal its requests, BestEffort without any."""
+    holders = [spec] if spec.get("resources") else [c for field in _CONTAINERS for c in spec.get(field) or ()]
+    requests: dict[str, Quantity] = {}
+    limits: dict[str, Quantity] = {}
+    guaranteed = True
+    for holder in holders:
+        resources = holder.get("resources") or {}
+        _add_up(requests, resources.get("requests") or {})
+        guaranteed = _add_up(limits, resources.get("limits") or {}) == 2 and guaranteed
+    if not requests and not limits:
+        return "BestEffort"
+    return "Guaranteed" if guaranteed and requests == limits else "Burstable"
+
+
+def _add_up(total: dict[str, Quantity], more: Object) -> int:
+    found = 0
+    for name in _QOS_RESOURCES:
+        quantity = amount(more.get(name))
+        if quantity > ZERO:
+            total[name] = total.get(name, ZERO) + quantity
+            found += 1
+    return found
+
+
+def grace_seconds(pod: Object, asked: int | None) -> int:
+    """How long a deletion waits for the node; a pod no node runs goes at once."""
+    spec, phase = pod.get("spec") or {}, (pod.get("status") or {}).get("phase")
+    if not spec.get("nodeName") or phase in ("Failed", "Succeeded"):
+        return 0
+    seconds = spec.get("terminationGracePeriodSeconds") or 0 if asked is None else asked
+    return seconds if seconds >= 0 else 1
+
+
+def keep_qos(new: Object, old: Object) -> None:
+    """Of a write to /status: kubelets have been known to drop the class."""
+    before = (old.get("status") or {}).get("qosClass")
+    status = new.get("status")
+    if before and status is not None and not status.get("qosClass"):
+        status["qosClass"] = before
+
+
+def selectable(obj: Object, path: str) -> str:
+    """What a field selector compares."""
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    if path == "spec.hostNetwork":
+        return "true" if spec.get("hostNetwork") else "false"
+    if path == "status.podIP":
+        addresses = status.get("podIPs") or ()
+        return str((addresses[0].get("ip") if addresses else status.get("podIP")) or "")
+    holder = spec if path.startswith("spec.") else status
+    found = holder.get(path.partition(".")[2])
+    return found if isinstance(found, str) else ""
+
+
+def validate_pod(obj: Object, old: Object | None) -> list[Cause]:
+    causes = _annotations(obj["metadata"].get("annotations") or {})
+    spec = obj["spec"]
+    if old is None:
+        causes += validate_spec(spec)
+        if spec.get("ephemeralContainers"):
+            causes.append(forbidden_field("spec.ephemeralContainers", "cannot be set on create"))
+        if spec.get("nodeName") and spec.get("schedulingGates"):
+            why = "cannot be set until all schedulingGates have been cleared"
+            causes.append(forbidden_field("spec.nodeName", why))
+        return causes
+    if spec != old["spec"]:
+        causes += validate_spec(spec) + validate_update(spec, old["spec"])
+    return causes + _status(obj.get("status") or {}, old.get("status") or {})
+
+
+def validate_spec(spec: Object) -> list[Cause]:
+    causes = validate_pod_spec(spec, "spec", pod=True)
+    if not spec.get("serviceAccountName"):
+        causes += [
+            forbidden_field(
+                f"spec.volumes[{i}].projected.sources[{j}].serviceAccountToken",
+                "must not be specified when serviceAccountName is not set",
+            )
+            for i, volume in enumerate(spec.get("volumes") or ())
+            for j, source in enumerate((volume.get("projected") or {}).get("sources") or ())
+            if source.get("serviceAccountToken") is not None
+        ]
+    return causes + trimmed_images(spec, "spec")
+
+
+def _annotations(annotations: Object) -> list[Cause]:
+    cost = annotations.get(DELETION_COST)
+    if cost is None or (cost.lstrip("-").isascii() and cost.lstrip("-").isdigit() and abs(int(cost)) < 2**31):
+        return []
+    return [invalid_value(f"metadata.annotations[{DELETION_COST}]", cost, "must be a 32bit integer")]
+
+
+def _status(new: Object, old: Object) -> list[Cause]:
+    if new == old:
+        return []
+    causes: list[Cause] = []
+    for i, condition in enumerate(new.get("conditions") or ()):
+        kind = condition.get("type") or ""
+        if kind not in _SYSTEM_CONDITIONS:
+            causes += said(f"status.conditions[{i}].Type", kind, is_qualified_name(kind))
+    if new.get("qosClass") != old.get("qosClass"):
+        causes.append(invalid_value("status.qosClass", new.get("qosClass") or "", "field is immutable"))
+    return causes
+
+
+# --- templates ---
+
+
+def default_template(obj: Object) -> None:
+    default_pod_template(obj)
+
+
+def validate_template(obj: Object, old: Object | None) -> list[Cause]:
+    return validate_pod_template(obj.get("template") or {}, "template")

@@ -1,0 +1,186 @@
+"""ResourceQuota and LimitRange of core/v1: defaults and validation in upstream's words. Pure.
+
+What they refuse of other objects is admission: `apiserver.admission`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shoal.kinds.checks import section
+from shoal.kinds.resources import (
+    amount,
+    container_resource_name,
+    default_list,
+    quantity_causes,
+    quota_resource_name,
+    resource_name,
+)
+from shoal.objects.errors import Cause, duplicate, forbidden_field, invalid_value, required
+from shoal.objects.names import is_qualified_name
+from shoal.objects.quantity import Quantity
+
+Object = dict[str, Any]
+
+SCOPES = frozenset({
+    "Terminating", "NotTerminating", "BestEffort", "NotBestEffort", "PriorityClass", "VolumeAttributesClass",
+    "CrossNamespacePodAffinity",
+})  # fmt: skip
+LIMIT_TYPES = ("Pod", "Container", "PersistentVolumeClaim")
+_COMPUTE = frozenset(
+    {"pods", "cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"}
+)  # fmt: skip
+_CONFLICTING = (("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating"))
+_LISTS = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
+
+
+def default_quota(obj: Object) -> None:
+    default_list(section(obj, "spec"), "hard")
+    status = section(obj, "status")
+    default_list(status, "hard")
+    default_list(status, "used")
+
+
+def create_quota(obj: Object) -> None:
+    obj["status"] = {}
+
+
+def validate_quota(obj: Object, old: Object | None) -> list[Cause]:
+    spec = obj["spec"]
+    causes = _amounts(spec.get("hard") or {}, "spec.hard")
+    for field in ("hard", "used"):
+        causes += _amounts((obj.get("status") or {}).get(field) or {}, f"status.{field}")
+    causes += _scopes(spec) + _scope_selector(spec)
+    if old is not None and set(spec.get("scopes") or ()) != set((old.get("spec") or {}).get("scopes") or ()):
+        causes.append(invalid_value("spec.scopes", spec.get("scopes"), "field is immutable"))
+    return causes
+
+
+def _amounts(hard: Object, path: str) -> list[Cause]:
+    causes: list[Cause] = []
+    for name, value in hard.items():
+        causes += quota_resource_name(name, f"{path}[{name}]") + quantity_causes(name, value, f"{path}[{name}]")
+    return causes
+
+
+def _fits(scope: str, name: str) -> bool:
+    """Whether a scope can be applied to what a quota counts by this name; unknown names are let through."""
+    if quota_resource_name(name, "") or "/" in name:
+        return True
+    if scope == "BestEffort":
+        return name == "pods"
+    if scope == "VolumeAttributesClass":
+        return name in ("persistentvolumeclaims", "requests.storage")
+    return name in _COMPUTE if scope in SCOPES else True
+
+
+def _scopes(spec: Object) -> list[Cause]:
+    scopes, hard = spec.get("scopes") or [], sorted(spec.get("hard") or ())
+    causes: list[Cause] = []
+    for scope in scopes:
+        if scope not in SCOPES:
+            causes.append(invalid_value("spec.scopes", scopes, "unsupported scope"))
+        wrong = [name for name in hard if not _fits(scope, name)]
+        causes += [invalid_value("spec.scopes", scopes, "unsupported scope applied to resource") for _ in wrong]
+    for one, other in _CONFLICTING:
+        if one in scopes and other in scopes:
+            causes.append(invalid_value("spec.scopes", scopes, "conflicting scopes"))
+    return causes
+
+
+def _scope_selector(spec: Object) -> list[Cause]:
+    selector, path = spec.get("scopeSelector") or {}, "spec.scopeSelector.matchExpressions"
+    causes: list[Cause] = []
+    for expression in selector.get("matchExpressions") or ():
+        scope, operator = expression.get("scopeName") or "", expression.get("operator") or ""
+        values = expression.get("values") or []
+        if scope not in SCOPES:
+            causes.append(invalid_value(f"{path}.scopeName", scope, "unsupported scope"))
+        wrong = [name for name in sorted(spec.get("hard") or ()) if not _fits(scope, name)]
+        causes += [invalid_value(path, selector, "unsupported scope applied to resource") for _ in wrong]
+        if operator in ("In", "NotIn"):
+            if not values:
+                why = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
+                causes.append(required(f"{path}.values", why))
+        elif operator in ("Exists", "DoesNotExist"):
+            if values:
+                why = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
+                causes.append(invalid_value(f"{path}.values", values, why))
+        else:
+            causes.append(invalid_value(f"{path}.operator", operator, "not a valid selector operator"))
+    return causes
+
+
+def default_limits(obj: Object) -> None:
+    for limit in section(obj, "spec").get("limits") or ():
+        for field in _LISTS:
+            default_list(limit, field)
+        if limit.get("type") == "Container":
+            default = {**(limit.get("max") or {}), **(limit.get("default") or {})}
+            request = {**(limit.get("min") or {}), **default, **(limit.get("defaultRequest") or {})}
+            for field, found in (("default", default), ("defaultRequest", request)):
+                if found:
+                    limit[field] = found
+
+
+def validate_limits(obj: Object, old: Object | None) -> list[Cause]:
+    causes: list[Cause] = []
+    seen: set[str] = set()
+    for i, limit in enumerate(obj["spec"].get("limits") or ()):
+        path, kind = f"spec.limits[{i}]", limit.get("type") or ""
+        complaints = is_qualified_name(kind)
+        causes += [invalid_value(f"{path}.type", kind, message) for message in complaints]
+        if not complaints and "/" not in kind and kind not in LIMIT_TYPES:
+            causes.append(invalid_value(f"{path}.type", kind, "must be a standard limit type or fully qualified"))
+        if kind in seen:
+            causes.append(duplicate(f"{path}.type", kind))
+        seen.add(kind)
+        causes += _limit(limit, kind, path)
+    return causes
+
+
+def _limit(limit: Object, kind: str, path: str) -> list[Cause]:
+    causes: list[Cause] = []
+    rule = container_resource_name if kind in ("Pod", "Container") else resource_name
+    names: dict[str, None] = {}
+    for field in _LISTS:
+        if kind == "Pod" and field.startswith("default"):
+            if limit.get(field):
+                causes.append(forbidden_field(f"{path}.{field}", "may not be specified when `type` is 'Pod'"))
+            continue
+        for name in limit.get(field) or ():
+            causes += rule(name, f"{path}.{field}[{name}]")
+            names[name] = None
+    if kind == "PersistentVolumeClaim" and not any("storage" in (limit.get(f) or ()) for f in ("min", "max")):
+        why = "either minimum or maximum storage value is required, but neither was provided"
+        causes.append(required(f"{path}.limits", why))
+    return causes + [cause for name in names for cause in _order(limit, name, path)]
+
+
+def _order(limit: Object, name: str, path: str) -> list[Cause]:
+    """min <= defaultRequest <= default <= max, each where it is given."""
+    text = {field: (limit.get(field) or {}).get(name) for field in _LISTS}
+    least, most, default, request = (text[field] for field in ("min", "max", "default", "defaultRequest"))
+    checks = (
+        (least, most, "min", least, "min value {} is greater than max value {}"),
+        (least, request, "defaultRequest", request, "min value {} is greater than default request value {}"),
+        (request, most, "defaultRequest", request, "default request value {} is greater than max value {}"),
+        (
+            request,
+            default,
+            "defaultRequest",
+            request,
+            "default request value {} is greater than default limit value {}",
+        ),
+        (least, default, "default", least, "min value {} is greater than default value {}"),
+        (default, most, "default", most, "default value {} is greater than max value {}"),
+    )
+    causes = [
+        invalid_value(f"{path}.{field}[{name}]", shown, said.format(low, high))
+        for low, high, field, shown, said in checks
+        if low is not None and high is not None and amount(low) > amount(high)
+    ]
+    ratio = text["maxLimitRequestRatio"]
+    if ratio is not None and amount(ratio) < Quantity.of(1):
+        causes.append(invalid_value(f"{path}.maxLimitRequestRatio[{name}]", ratio, f"ratio {ratio} is less than 1"))
+    return causes

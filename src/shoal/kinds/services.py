@@ -1,0 +1,119 @@
+"""Service of core/v1: what a new one gets, what an update keeps and drops. Pure.
+
+Which address and ports a service gets depends on the other services: `apiserver.admission.addresses`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shoal.kinds.checks import section
+
+Object = dict[str, Any]
+
+NETWORK = "10.0.0.0/16"
+API_ADDRESS = "10.0.0.1"
+"""The first address of the service network, as upstream takes it for `default/kubernetes`."""
+WITH_NODE_PORTS = ("NodePort", "LoadBalancer")
+AFFINITY_SECONDS = 10800
+
+
+def is_headless(spec: Object) -> bool:
+    return spec.get("clusterIPs") == ["None"]
+
+
+def default_service(obj: Object) -> None:
+    spec = section(obj, "spec")
+    kind = spec["type"] = spec.get("type") or "ClusterIP"
+    affinity = spec["sessionAffinity"] = spec.get("sessionAffinity") or "None"
+    if affinity == "None":
+        spec.pop("sessionAffinityConfig", None)
+    elif affinity == "ClientIP":
+        client = section(section(spec, "sessionAffinityConfig"), "clientIP")
+        if client.get("timeoutSeconds") is None:
+            client["timeoutSeconds"] = AFFINITY_SECONDS
+    for port in spec.get("ports") or ():
+        port["protocol"] = port.get("protocol") or "TCP"
+        if not port.get("targetPort"):
+            port["targetPort"] = port.get("port", 0)
+        if not port.get("nodePort", True):
+            del port["nodePort"]
+    if is_external(spec):
+        spec["externalTrafficPolicy"] = spec.get("externalTrafficPolicy") or "Cluster"
+    if kind != "ExternalName" and spec.get("internalTrafficPolicy") is None:
+        spec["internalTrafficPolicy"] = "Cluster"
+    if kind == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is None:
+        spec["allocateLoadBalancerNodePorts"] = True
+    status = section(obj, "status")
+    balancer = section(status, "loadBalancer")
+    for ingress in balancer.get("ingress") or ():
+        if kind == "LoadBalancer" and ingress.get("ip") and ingress.get("ipMode") is None:
+            ingress["ipMode"] = "VIP"
+
+
+def create_service(obj: Object) -> None:
+    obj["status"] = {"loadBalancer": {}}
+    pair_addresses(obj["spec"], {})
+
+
+def is_external(spec: Object) -> bool:
+    return spec.get("type") in WITH_NODE_PORTS or (spec.get("type") == "ClusterIP" and bool(spec.get("externalIPs")))
+
+
+def needs_health_check(spec: Object) -> bool:
+    return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
+
+
+def pair_addresses(spec: Object, old: Object) -> None:
+    """Keeps `clusterIP` and the first of `clusterIPs` one, when the client wrote only the first."""
+    single, many = spec.get("clusterIP"), spec.get("clusterIPs")
+    if single and (not many or (many == old.get("clusterIPs") and single != old.get("clusterIP"))):
+        spec["clusterIPs"] = [single]
+    elif many and not single and many == old.get("clusterIPs"):
+        del spec["clusterIPs"]
+
+
+def update_service(new: Object, old: Object) -> None:
+    """What was allocated stays when the client leaves it out, and goes when the type has no use for it."""
+    spec, before = new["spec"], old.get("spec") or {}
+    _keep_allocated(spec, before)
+    pair_addresses(spec, before)
+    if before.get("type") != "ExternalName" and spec.get("type") == "ExternalName":
+        if spec.get("clusterIP") == before.get("clusterIP") and spec.get("clusterIPs") == before.get("clusterIPs"):
+            spec.pop("clusterIP", None)
+            spec.pop("clusterIPs", None)
+        for field in ("ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"):
+            if spec.get(field) == before.get(field):
+                spec.pop(field, None)
+    if before.get("type") in WITH_NODE_PORTS and spec.get("type") not in WITH_NODE_PORTS:
+        had = {port.get("nodePort") for port in before.get("ports") or ()}
+        if all(port.get("nodePort") in had for port in spec.get("ports") or () if port.get("nodePort")):
+            for port in spec.get("ports") or ():
+                port.pop("nodePort", None)
+    if before.get("type") == "LoadBalancer" and spec.get("type") != "LoadBalancer":
+        for field in ("allocateLoadBalancerNodePorts", "loadBalancerClass", "healthCheckNodePort"):
+            if spec.get(field) == before.get(field):
+                spec.pop(field, None)
+    policy = before.get("externalTrafficPolicy")
+    if is_external(before) and not is_external(spec) and spec.get("externalTrafficPolicy") == policy:
+        spec.pop("externalTrafficPolicy", None)
+    if spec.get("type") != "LoadBalancer":
+        new["status"] = {**(new.get("status") or {}), "loadBalancer": {}}
+
+
+def _keep_allocated(spec: Object, before: Object) -> None:
+    if spec.get("type") == "ExternalName" or before.get("type") == "ExternalName":
+        return
+    if not spec.get("clusterIP") and not spec.get("clusterIPs") and before.get("clusterIP"):
+        spec["clusterIP"], spec["clusterIPs"] = before["clusterIP"], list(before.get("clusterIPs") or ())
+    for field in ("ipFamilies", "ipFamilyPolicy"):
+        if spec.get(field) is None and before.get(field) is not None:
+            spec[field] = before[field]
+    if spec.get("type") in WITH_NODE_PORTS and before.get("type") in WITH_NODE_PORTS:
+        had = {(p.get("protocol"), p.get("port")): p.get("nodePort") for p in before.get("ports") or ()}
+        for port in spec.get("ports") or ():
+            kept = had.get((port.get("protocol"), port.get("port")))
+            if not port.get("nodePort") and kept:
+                port["nodePort"] = kept
+        if needs_health_check(spec) and not spec.get("healthCheckNodePort") and before.get("healthCheckNodePort"):
+            spec["healthCheckNodePort"] = before["healthCheckNodePort"]

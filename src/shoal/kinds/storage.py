@@ -1,0 +1,199 @@
+"""The kinds of storage.k8s.io/v1: defaults, validation, and what of them never changes. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shoal.kinds.checks import Object, fill, immutable, label_selector, not_negative, one_of, said, section
+from shoal.objects.errors import Cause, duplicate, forbidden_field, invalid_value, required, too_long
+from shoal.objects.names import is_dns1123_subdomain, is_qualified_name
+from shoal.objects.quantity import Quantity
+
+MOST_PARAMETERS, PARAMETERS_BYTES = 512, 256 * 1024
+METADATA_BYTES, MESSAGE_BYTES = 256 * 1024, 1024
+DRIVER_NAME_LENGTH, NODE_ID_LENGTH = 63, 192
+_ONE_SOURCE = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
+
+
+def default_storage_class(obj: Object) -> None:
+    fill(obj, reclaimPolicy="Delete", volumeBindingMode="Immediate")
+
+
+def validate_storage_class(obj: Object, old: Object | None) -> list[Cause]:
+    if old is not None:
+        return immutable(obj, old, "", "parameters", "provisioner", "reclaimPolicy", "volumeBindingMode")
+    causes = _provisioner(obj.get("provisioner") or "", "provisioner")
+    causes += _parameters(obj.get("parameters") or {})
+    causes += one_of(obj["reclaimPolicy"] or None, "reclaimPolicy", "Delete", "Retain")
+    causes += one_of(obj["volumeBindingMode"], "volumeBindingMode", "Immediate", "WaitForFirstConsumer")
+    for i, term in enumerate(obj.get("allowedTopologies") or ()):
+        for j, expression in enumerate(term.get("matchLabelExpressions") or ()):
+            if not expression.get("values"):
+                causes.append(required(f"allowedTopologies[{i}].matchLabelExpressions[{j}].values"))
+    return causes
+
+
+def validate_attributes_class(obj: Object, old: Object | None) -> list[Cause]:
+    causes = []
+    if old is not None:
+        for field in ("driverName", "parameters"):
+            if obj.get(field) != old.get(field):
+                causes.append(forbidden_field(field, f"updates to {field} are forbidden."))
+    causes += _provisioner(obj.get("driverName") or "", "driverName") + _parameters(obj.get("parameters") or {})
+    if not obj.get("parameters"):
+        causes.append(required("parameters", "must contain at least one key/value pair"))
+    return causes
+
+
+def _provisioner(name: str, path: str) -> list[Cause]:
+    return said(path, name.lower(), is_qualified_name(name.lower())) if name else [required(path)]
+
+
+def _parameters(parameters: dict[str, str]) -> list[Cause]:
+    if len(parameters) > MOST_PARAMETERS:
+        return [too_long("parameters", MOST_PARAMETERS)]
+    causes = [invalid_value("parameters", "", "field can not be empty.")] if "" in parameters else []
+    if _size(parameters) > PARAMETERS_BYTES:
+        causes.append(too_long("parameters", PARAMETERS_BYTES))
+    return causes
+
+
+def _size(texts: dict[str, str]) -> int:
+    return sum(len(key.encode()) + len(value.encode()) for key, value in texts.items())
+
+
+def _driver_name(name: str, path: str) -> list[Cause]:
+    if not name:
+        return [required(path)]
+    if len(name) > DRIVER_NAME_LENGTH:
+        return [too_long(path, DRIVER_NAME_LENGTH)]
+    return said(path, name, is_dns1123_subdomain(name.lower()))
+
+
+def default_attachment(obj: Object) -> None:
+    section(section(obj, "spec"), "source")
+    fill(section(obj, "status"), attached=False)
+
+
+def validate_attachment(obj: Object, old: Object | None) -> list[Cause]:
+    spec = obj["spec"]
+    causes = _driver_name(spec.get("attacher") or "", "spec.attacher") + _source(spec["source"])
+    node = spec.get("nodeName") or ""
+    causes += said("spec.nodeName", node, is_dns1123_subdomain(node))
+    status = obj.get("status") or {}
+    if _size(status.get("attachmentMetadata") or {}) > METADATA_BYTES:
+        causes.append(too_long("status.attachmentMetadata", METADATA_BYTES))
+    for field in ("attachError", "detachError"):
+        if len(((status.get(field) or {}).get("message") or "").encode()) > MESSAGE_BYTES:
+            causes.append(too_long(f"status.{field}.message", MESSAGE_BYTES))
+    if old is not None:
+        causes += immutable(obj, old, "", "spec")
+    return causes
+
+
+def _source(source: Object) -> list[Cause]:
+    inline, volume = source.get("inlineVolumeSpec"), source.get("persistentVolumeName")
+    if inline is None and volume is None:
+        return [required("spec.source", _ONE_SOURCE)]
+    if inline is not None and volume is not None:
+        return [forbidden_field("spec.source", _ONE_SOURCE)]
+    if volume == "":
+        return [required("spec.source.persistentVolumeName", "must specify non empty persistentVolumeName")]
+    return said("spec.source.persistentVolumeName", volume, is_dns1123_subdomain(volume)) if volume else []
+
+
+def default_driver(obj: Object) -> None:
+    spec = section(obj, "spec")
+    flags = dict.fromkeys(("podInfoOnMount", "storageCapacity", "requiresRepublish", "seLinuxMount"), False)
+    fill(spec, attachRequired=True, fsGroupPolicy="ReadWriteOnceWithFSType", **flags)
+    if not spec.get("volumeLifecycleModes"):
+        spec["volumeLifecycleModes"] = ["Persistent"]
+
+
+def validate_driver(obj: Object, old: Object | None) -> list[Cause]:
+    spec = obj["spec"]
+    policy = spec["fsGroupPolicy"]
+    causes = one_of(policy, "spec.fsGroupPolicy", "File", "None", "ReadWriteOnceWithFSType")
+    causes += _token_requests(spec.get("tokenRequests") or [])
+    for mode in spec["volumeLifecycleModes"]:
+        causes += one_of(mode, "spec.volumeLifecycleModes", "Persistent", "Ephemeral")
+    period = spec.get("nodeAllocatableUpdatePeriodSeconds")
+    if period is not None and period < 10:
+        path = "spec.nodeAllocatableUpdatePeriodSeconds"
+        causes.append(invalid_value(path, period, "must be greater than or equal to 10 seconds"))
+    if old is not None:
+        if spec["attachRequired"] != old["spec"].get("attachRequired"):
+            causes.append(invalid_value("spec.attachedRequired", spec["attachRequired"], "field is immutable"))
+        causes += immutable(spec, old["spec"], "spec", "volumeLifecycleModes")
+    return causes
+
+
+def _token_requests(requests: list[Object]) -> list[Cause]:
+    causes, seen = [], set()
+    for i, request in enumerate(requests):
+        path, audience = f"spec.tokenRequests[{i}]", request.get("audience", "")
+        if audience in seen:
+            causes.append(duplicate(f"{path}.audience", audience))
+            continue
+        seen.add(audience)
+        seconds = request.get("expirationSeconds")
+        if seconds is not None and seconds < 600:
+            said_ = "may not specify a duration less than 10 minutes"
+            causes.append(invalid_value(f"{path}.expirationSeconds", seconds, said_))
+        if seconds is not None and seconds > 1 << 32:
+            said_ = "may not specify a duration larger than 2^32 seconds"
+            causes.append(invalid_value(f"{path}.expirationSeconds", seconds, said_))
+    return causes
+
+
+def default_node(obj: Object) -> None:
+    if section(obj, "spec").get("drivers") is None:
+        obj["spec"]["drivers"] = []
+    for driver in obj["spec"]["drivers"]:
+        driver.setdefault("topologyKeys", None)
+
+
+def validate_node(obj: Object, old: Object | None) -> list[Cause]:
+    causes, seen = [], set()
+    before = {driver.get("name"): driver for driver in (old or {}).get("spec", {}).get("drivers") or ()}
+    for i, driver in enumerate(obj["spec"]["drivers"]):
+        path, name = f"spec.drivers[{i}]", driver.get("name") or ""
+        causes += _driver_name(name, f"{path}.name")
+        node = driver.get("nodeID") or ""
+        if not node:
+            causes.append(required(f"{path}.nodeID"))
+        elif len(node) > NODE_ID_LENGTH:
+            causes.append(invalid_value(f"{path}.nodeID", node, f"must be {NODE_ID_LENGTH} characters or less"))
+        causes += not_negative(driver.get("allocatable") or {}, f"{path}.allocatable", "count")
+        if name in seen:
+            causes.append(duplicate(f"{path}.name", name))
+        seen.add(name)
+        for key in driver.get("topologyKeys") or ():
+            causes += said(path, key, is_qualified_name(key))
+        if name in before and _fixed_part(driver) != _fixed_part(before[name]):
+            causes.append(invalid_value("spec.drivers", _fixed_part(driver), "field is immutable"))
+    return causes
+
+
+def _fixed_part(driver: Object) -> Object:
+    return {key: value for key, value in driver.items() if key != "allocatable"}
+
+
+def validate_capacity(obj: Object, old: Object | None) -> list[Cause]:
+    if old is not None:
+        return immutable(obj, old, "", "nodeTopology", "storageClassName")
+    name = obj.get("storageClassName") or ""
+    causes = label_selector(obj.get("nodeTopology"), "nodeTopology")
+    causes += said("storageClassName", name, is_dns1123_subdomain(name))
+    capacity: Any = obj.get("capacity")
+    if capacity is not None:
+        causes += _quantity(capacity)
+    return causes
+
+
+def _quantity(capacity: str | int | float) -> list[Cause]:
+    try:
+        negative = Quantity.parse(capacity).nano < 0
+    except ValueError as error:
+        return [invalid_value("capacity", capacity, str(error))]
+    return [invalid_value("capacity", capacity, "must be greater than or equal to 0")] if negative else []

@@ -1,0 +1,66 @@
+"""A loop with several sources: each puts keys in one queue, workers take them and look at the level."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, TypeVar
+
+from shoal.client.transport import Unreachable
+from shoal.clock import Clock
+from shoal.objects.errors import ShoalError, StatusError
+from shoal.runtime.queue import WorkQueue
+
+log = logging.getLogger("shoal.runtime")
+
+K = TypeVar("K", bound=Hashable)
+Source = Callable[[], Awaitable[None]]
+"""Runs for ever; adds keys to the loop's queue (a reflector's `run`)."""
+
+WORKERS = 4
+
+
+class Later(ShoalError):
+    """Nothing can be done now; the key comes back after a growing pause."""
+
+
+class Loop(Generic[K]):
+    def __init__(
+        self, name: str, clock: Clock, reconcile: Callable[[K], Awaitable[float | None]], workers: int = WORKERS
+    ) -> None:
+        """`reconcile` answers when to come back, or None for the next change."""
+        self.name = name
+        self.queue: WorkQueue[K] = WorkQueue(clock)
+        self.sources: list[Source] = []
+        self._reconcile, self._workers = reconcile, workers
+
+    async def run(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                for source in self.sources:
+                    group.create_task(_forever(source))
+                for _ in range(self._workers):
+                    group.create_task(self._work())
+        finally:
+            self.queue.close()
+
+    async def _work(self) -> None:
+        while True:
+            key = await self.queue.take()
+            try:
+                later = await self._reconcile(key)
+            except (StatusError, Unreachable, Later) as error:
+                pause = self.queue.failed(key)
+                log.info("%s: %s: %s; again in %.1f s", self.name, key, error, pause)
+            except Exception:
+                log.exception("%s: %s", self.name, key)
+                self.queue.failed(key)
+            else:
+                self.queue.done(key)
+                if later is not None:
+                    self.queue.add_after(key, later)
+
+
+async def _forever(source: Source) -> None:
+    await source()

@@ -1,0 +1,242 @@
+"""Kinds of the other groups as clients meet them: immutability, scale, subresources, columns, bootstrap objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.apiserver.kind_samples import LABELS, ONCE, SELECTED, TARGET, signing_request, webhook
+from tests.serving import Cluster, Server, fresh_cluster
+
+Object = dict[str, Any]
+TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+JOBS = "/apis/batch/v1/namespaces/default/jobs"
+AUTOSCALERS = "/apis/autoscaling/{}/namespaces/default/horizontalpodautoscalers"
+REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
+FLOWS = "/apis/flowcontrol.apiserver.k8s.io/v1"
+ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
+
+
+@pytest.fixture
+def whole(server: Server) -> Iterator[Cluster]:
+    cluster = fresh_cluster(server, profile="cluster")
+    yield cluster
+    cluster.close()
+
+
+def named(name: str, **fields: object) -> Object:
+    return {"metadata": {"name": name}, **fields}
+
+
+def cells(whole: Cluster, path: str, wide: bool = False) -> dict[str, object]:
+    table = whole.get(path, Accept=TABLE).ok()
+    columns = [c["name"] for c in table["columnDefinitions"] if wide or c["priority"] == 0]
+    shown = [cell for c, cell in zip(table["columnDefinitions"], table["rows"][0]["cells"], strict=True)
+             if wide or c["priority"] == 0]  # fmt: skip
+    return dict(zip(columns, shown, strict=True))
+
+
+def test_a_deployment_is_scaled(whole: Cluster) -> None:
+    whole.post(DEPLOYMENTS, named("web", spec=SELECTED)).ok()
+    found = whole.get(f"{DEPLOYMENTS}/web/scale").ok()
+    assert (found["kind"], found["spec"]) == ("Scale", {"replicas": 1})
+    assert found["status"] == {"replicas": 0, "selector": "app=web"}
+    whole.patch(f"{DEPLOYMENTS}/web/scale", {"spec": {"replicas": 3}}).ok()
+    scaled = whole.get(f"{DEPLOYMENTS}/web").ok()
+    assert (scaled["spec"]["replicas"], scaled["metadata"]["generation"]) == (3, 2)
+    answer = whole.patch(f"{DEPLOYMENTS}/web/scale", {"spec": {"replicas": -1}})
+    said = 'Scale.autoscaling "web" is invalid: spec.replicas: Invalid value: -1: must be greater than or equal to 0'
+    assert (answer.status, answer["message"]) == (422, said)
+    (listed,) = [r for r in whole.get("/apis/apps/v1").ok()["resources"] if r["name"] == "deployments/scale"]
+    assert (listed["group"], listed["kind"]) == ("autoscaling", "Scale")
+    assert whole.get("/apis/apps/v1/namespaces/default/daemonsets/web/scale").status == 404
+
+
+def test_generations_of_a_deployment(whole: Cluster) -> None:
+    made = whole.post(DEPLOYMENTS, named("web", spec=SELECTED, status={"replicas": 9})).ok()
+    assert (made["metadata"]["generation"], made["status"]) == (1, {})
+    path = f"{DEPLOYMENTS}/web"
+    steps: list[tuple[str, Object, int]] = [
+        ("", {"metadata": {"labels": {"a": "b"}}}, 1),
+        ("", {"metadata": {"annotations": {"a": "b"}}}, 2),
+        ("", {"spec": {"replicas": 2}}, 3),
+        ("/status", {"status": {"replicas": 2}}, 3),
+    ]
+    for sub, patch, generation in steps:
+        assert whole.patch(path + sub, patch).ok()["metadata"]["generation"] == generation
+    assert whole.get(path).ok()["status"] == {"replicas": 2}
+
+
+def test_a_selector_is_immutable(whole: Cluster) -> None:
+    whole.post(DEPLOYMENTS, named("web", spec=SELECTED)).ok()
+    more = {**LABELS, "x": "y"}
+    answer = whole.patch(
+        f"{DEPLOYMENTS}/web", {"spec": {"selector": {"matchLabels": more}, "template": {"metadata": {"labels": more}}}}
+    )
+    shown = '{"matchLabels":{"app":"web","x":"y"}}'
+    said = f'Deployment.apps "web" is invalid: spec.selector: Invalid value: {shown}: field is immutable'
+    assert (answer.status, answer["message"]) == (422, said)
+
+
+def test_columns_of_workloads(whole: Cluster) -> None:
+    whole.post(DEPLOYMENTS, named("web", spec=SELECTED)).ok()
+    whole.patch(f"{DEPLOYMENTS}/web/status", {"status": {"replicas": 1, "readyReplicas": 1, "updatedReplicas": 1}}).ok()
+    found = cells(whole, f"{DEPLOYMENTS}/web", wide=True)
+    assert [*found][:5] == ["Name", "Ready", "Up-to-date", "Available", "Age"]
+    assert (found["Ready"], found["Up-to-date"], found["Available"]) == ("1/1", 1, 0)
+    assert (found["Containers"], found["Images"], found["Selector"]) == ("main", "nginx", "app=web")
+    whole.post(JOBS, named("j", spec={"template": ONCE})).ok()
+    found = cells(whole, f"{JOBS}/j")
+    assert (found["Status"], found["Completions"], found["Duration"]) == ("Running", "0/1", "")
+    start = {"startTime": "2024-01-01T00:00:00Z", "completionTime": "2024-01-01T00:01:30Z", "succeeded": 1}
+    conditions = [{"type": kind, "status": "True"} for kind in ("SuccessCriteriaMet", "Complete")]
+    whole.patch(f"{JOBS}/j/status", {"status": {**start, "conditions": conditions}}).ok()
+    found = cells(whole, f"{JOBS}/j")
+    assert (found["Status"], found["Completions"], found["Duration"]) == ("Complete", "1/1", "90s")
+
+
+def test_jobs_are_selected_by_success(whole: Cluster) -> None:
+    for name in ("a", "b"):
+        whole.post(JOBS, named(name, spec={"template": ONCE})).ok()
+    whole.patch(f"{JOBS}/a/status", {"status": {"succeeded": 1}}).ok()
+    for count, names in ((0, ["b"]), (1, ["a"])):
+        found = whole.get(f"{JOBS}?fieldSelector=status.successful={count}").ok()["items"]
+        assert [item["metadata"]["name"] for item in found] == names
+
+
+def test_an_autoscaler_in_both_forms(whole: Cluster) -> None:
+    old, new = (AUTOSCALERS.format(version) for version in ("v1", "v2"))
+    spec = {"scaleTargetRef": TARGET, "maxReplicas": 3, "targetCPUUtilizationPercentage": 50}
+    made = whole.post(old, named("h", spec=spec)).ok()
+    assert (made["apiVersion"], made["spec"]["targetCPUUtilizationPercentage"]) == ("autoscaling/v1", 50)
+    found = whole.get(f"{new}/h").ok()
+    assert found["metadata"]["uid"] == made["metadata"]["uid"]
+    assert found["spec"]["metrics"][0]["resource"]["target"] == {"type": "Utilization", "averageUtilization": 50}
+    memory = {"name": "memory", "target": {"type": "AverageValue", "averageValue": "1Gi"}}
+    metrics = [*found["spec"]["metrics"], {"type": "Resource", "resource": memory}]
+    whole.patch(f"{new}/h", {"spec": {"metrics": metrics}}).ok()
+    whole.patch(f"{old}/h", {"spec": {"maxReplicas": 7}}).ok()
+    found = whole.get(f"{new}/h").ok()
+    assert found["spec"]["maxReplicas"] == 7
+    assert {m["resource"]["name"] for m in found["spec"]["metrics"]} == {"cpu", "memory"}
+    assert cells(whole, f"{old}/h")["Targets"] == cells(whole, f"{new}/h")["Targets"]
+    with whole.watch(old) as seen:
+        assert seen.next()["object"]["apiVersion"] == "autoscaling/v1"
+
+
+def test_who_asks_for_a_certificate(whole: Cluster) -> None:
+    spec = {"request": signing_request(), "signerName": "example.com/s", "usages": ["client auth"]}
+    made = whole.post(REQUESTS, named("r", spec={**spec, "username": "root", "groups": ["system:masters"]})).ok()
+    assert made["spec"]["username"] == "shoal-admin"
+    assert made["status"] == {}
+    kept = whole.patch(f"{REQUESTS}/r", {"spec": {"signerName": "example.com/other"}}).ok()
+    assert kept["spec"] == made["spec"]
+    assert len(whole.get(f"{REQUESTS}?fieldSelector=spec.signerName=example.com/s").ok()["items"]) == 1
+    assert whole.get(f"{REQUESTS}?fieldSelector=spec.signerName=example.com/x").ok()["items"] == []
+
+
+def test_a_certificate_is_approved_and_issued(whole: Cluster) -> None:
+    spec = {"request": signing_request(), "signerName": "example.com/s", "usages": ["client auth"]}
+    made = whole.post(REQUESTS, named("r", spec=spec)).ok()
+    approved = {"conditions": [{"type": "Approved", "status": "True"}], "certificate": "eA=="}
+    answer = whole.put(f"{REQUESTS}/r/status", made | {"status": approved})
+    assert 'status.conditions: Forbidden: updates may not add a condition of type "Approved"' in answer["message"]
+    new = whole.put(f"{REQUESTS}/r/approval", made | {"status": approved, "spec": {}}).ok()
+    assert new["spec"] == made["spec"]
+    assert [*new["status"]] == ["conditions"]
+    assert new["status"]["conditions"][0].keys() >= {"lastUpdateTime", "lastTransitionTime"}
+    assert whole.get(f"{REQUESTS}/r/approval").ok() == new
+    both = [*new["status"]["conditions"], {"type": "Denied", "status": "True"}]
+    answer = whole.put(f"{REQUESTS}/r/approval", new | {"status": {"conditions": both}})
+    assert "Approved and Denied conditions are mutually exclusive" in answer["message"]
+    issued = whole.put(f"{REQUESTS}/r/status", new | {"status": {**new["status"], "certificate": "eA=="}}).ok()
+    assert cells(whole, f"{REQUESTS}/r")["Condition"] == "Approved,Issued"
+    answer = whole.put(f"{REQUESTS}/r/status", issued | {"status": {**issued["status"], "certificate": "eQ=="}})
+    assert "status.certificate: Forbidden: updates may not modify existing certificate content" in answer["message"]
+
+
+def test_approving_needs_the_signer(whole: Cluster) -> None:
+    spec = {"request": signing_request(), "signerName": "example.com/s", "usages": ["client auth"]}
+    made = whole.post(REQUESTS, named("r", spec=spec)).ok()
+    group, rbac = "certificates.k8s.io", "/apis/rbac.authorization.k8s.io/v1"
+    rules = [{"apiGroups": [group], "resources": ["certificatesigningrequests/approval"], "verbs": ["update"]}]
+    whole.post(f"{rbac}/clusterroles", named("approver", rules=rules)).ok()
+    whole.post(ACCOUNTS, named("a")).ok()
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "approver"}
+    subject = {"kind": "ServiceAccount", "name": "a", "namespace": "default"}
+    whole.post(f"{rbac}/clusterrolebindings", named("approver", roleRef=reference, subjects=[subject])).ok()
+    token = whole.post(f"{ACCOUNTS}/a/token", {"spec": {}}).ok()["status"]["token"]
+    body = made | {"status": {"conditions": [{"type": "Approved", "status": "True"}]}}
+    answer = whole.request("PUT", f"{REQUESTS}/r/approval", body, token=token)
+    assert answer.status == 403
+    assert 'user not permitted to approve requests with signerName "example.com/s"' in answer["message"]
+    rules.append(
+        {"apiGroups": [group], "resources": ["signers"], "resourceNames": ["example.com/*"], "verbs": ["approve"]}
+    )
+    whole.patch(f"{rbac}/clusterroles/approver", {"rules": rules}).ok()
+    whole.request("PUT", f"{REQUESTS}/r/approval", body, token=token).ok()
+
+
+def test_requests_that_are_none(whole: Cluster) -> None:
+    spec = {"signerName": "kubernetes.io/kube-apiserver-client", "usages": ["client auth"]}
+    answer = whole.post(REQUESTS, named("r", spec={**spec, "request": "YWJj"}))
+    said = 'spec.request: Invalid value: "YWJj": PEM block type must be CERTIFICATE REQUEST'
+    assert (answer.status, said in answer["message"]) == (422, True)
+    answer = whole.post(REQUESTS, named("r", spec={**spec, "request": signing_request("system:masters")}))
+    said = "use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed"
+    assert (answer.status, said in answer["message"]) == (403, True)
+
+
+def test_hooks_and_policies_say_that_nobody_calls_them(whole: Cluster) -> None:
+    answer = whole.post(f"{REGISTRATION}/validatingwebhookconfigurations", named("h", webhooks=[webhook()]))
+    said = "stored and has no effect: admission webhooks are not called here"
+    assert (answer.status, said in answer.headers["warning"]) == (201, True)
+    hook = answer["webhooks"][0]
+    assert (hook["failurePolicy"], hook["timeoutSeconds"], hook["rules"][0]["scope"]) == ("Fail", 10, "*")
+    binding = {"policyName": "p", "validationActions": ["Deny"]}
+    answer = whole.post(f"{REGISTRATION}/validatingadmissionpolicybindings", named("b", spec=binding))
+    assert "admission policies are not evaluated here" in answer.headers["warning"]
+    answer = whole.patch(f"{REGISTRATION}/validatingadmissionpolicybindings/b", {"metadata": {"labels": {"a": "b"}}})
+    assert (answer.status, "warning" in answer.headers) == (200, False)
+
+
+def test_priorities(whole: Cluster) -> None:
+    found = {item["metadata"]["name"]: item["value"] for item in whole.get(CLASSES).ok()["items"]}
+    assert found == {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+    answer = whole.post(CLASSES, named("high", value=1_000_000_001))
+    assert "value: Forbidden: maximum allowed value of a user defined priority is 1000000000" in answer["message"]
+    whole.post(CLASSES, named("a", value=1, globalDefault=True)).ok()
+    answer = whole.post(CLASSES, named("b", value=2, globalDefault=True))
+    said = "PriorityClass a is already marked as default. Only one default can exist"
+    assert (answer.status, said in answer["message"]) == (403, True)
+    answer = whole.patch(f"{CLASSES}/a", {"value": 5})
+    assert "value: Forbidden: may not be changed in an update." in answer["message"]
+    whole.patch(f"{CLASSES}/a", {"description": "mine"}).ok()
+
+
+def test_flows_every_cluster_has(whole: Cluster) -> None:
+    for plural in ("flowschemas", "prioritylevelconfigurations"):
+        names = [item["metadata"]["name"] for item in whole.get(f"{FLOWS}/{plural}").ok()["items"]]
+        assert names == ["catch-all", "exempt"]
+    answer = whole.patch(
+        f"{FLOWS}/prioritylevelconfigurations/catch-all", {"spec": {"limited": {"lendablePercent": 5}}}
+    )
+    assert "spec of 'catch-all' must equal the fixed value" in answer["message"]
+    spec = {"exempt": {"nominalConcurrencyShares": 7}}
+    whole.patch(f"{FLOWS}/prioritylevelconfigurations/exempt", {"spec": spec}).ok()
+
+
+def test_the_default_class_is_marked(whole: Cluster) -> None:
+    collection = "/apis/storage.k8s.io/v1/storageclasses"
+    made = named("fast", provisioner="csi.example.com")
+    made["metadata"]["annotations"] = {"storageclass.kubernetes.io/is-default-class": "true"}
+    whole.post(collection, made).ok()
+    assert cells(whole, f"{collection}/fast")["Name"] == "fast (default)"
+    answer = whole.patch(f"{collection}/fast", {"provisioner": "other.example.com"})
+    assert 'provisioner: Invalid value: "other.example.com": field is immutable' in answer["message"]
+    assert whole.delete(f"{collection}/fast").ok()["kind"] == "StorageClass"

@@ -1,0 +1,51 @@
+"""What the loops do when nothing happens, and what they catch up with after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.controlplane.world import world
+from tests.serving import Cluster, Server, config_map, fresh_cluster
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+@pytest.mark.anyio
+async def test_an_idle_cluster_costs_no_write_no_task_and_no_table(tmp_path: Path) -> None:
+    async with world(tmp_path) as given:
+        await given.cluster("first")
+        await asyncio.sleep(0.05)
+        tasks = len(asyncio.all_tasks())
+        revision = given.server.core.cache.revision
+        for number in range(20):
+            await given.cluster(f"c{number}", "cluster" if number % 2 else "hub")
+        await asyncio.sleep(0.05)
+        given.clock.step(86400)
+        await asyncio.sleep(0.05)
+        assert given.server.core.cache.revision == revision + 20, "nothing but the LogicalClusters was written"
+        assert len(asyncio.all_tasks()) == tasks
+        touched = {name for kind in given.server.core.cache.kinds.values() for name in kind.tables}
+        assert not touched & {f"c{number}" for number in range(20)}
+
+
+def test_what_lost_its_owner_while_nobody_looked_goes_after_a_restart(tmp_path: Path) -> None:
+    first = Server(tmp_path / "data")
+    cluster = fresh_cluster(first)
+    owner = cluster.post(MAPS, config_map("owner")).ok()
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}
+    cluster.post(MAPS, config_map("child", ownerReferences=[reference])).ok()
+    first.call(first.shoal._loops.stop())
+    cluster.delete(f"{MAPS}/owner").ok()
+    cluster.get(f"{MAPS}/child").ok()
+    cluster.close()
+    first.stop()
+    second = Server(tmp_path / "data")
+    again = Cluster(second, cluster.name)
+    try:
+        again.eventually(lambda: again.get(f"{MAPS}/child").status == 404)
+    finally:
+        again.close()
+        second.stop()

@@ -1,0 +1,64 @@
+"""A server and its loops on a clock that tests move, called without a socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from shoal.assemble.loops import Loops
+from shoal.assemble.server import ApiServer, ServerSettings, administrator
+from shoal.client.requests import Client, Kind
+from shoal.clock import FakeClock
+from shoal.kinds.logicalcluster import GROUP, PLURAL, VERSION
+from shoal.objects.errors import NotFound
+from shoal.store.sqlite import SqliteStore
+
+Object = dict[str, Any]
+T = TypeVar("T")
+
+CLUSTERS = Kind(GROUP, VERSION, PLURAL, namespaced=False)
+LOOKS = 3000
+
+
+class World:
+    def __init__(self, server: ApiServer, clock: FakeClock, client: Client) -> None:
+        self.server, self.clock, self.client = server, clock, client
+
+    async def cluster(self, name: str, profile: str = "cluster") -> Client:
+        body = {"metadata": {"name": name}, "spec": {"profile": profile}}
+        await self.client.create(CLUSTERS, {"apiVersion": f"{GROUP}/{VERSION}", "kind": "LogicalCluster", **body})
+        return self.client.at(name)
+
+    async def eventually(self, look: Callable[[], Awaitable[T]]) -> T:
+        for _ in range(LOOKS):
+            found = await look()
+            if found:
+                return found
+            await asyncio.sleep(0.01)
+        raise AssertionError(f"still {await look()!r}")
+
+    async def gone(self, client: Client, kind: Kind, name: str, namespace: str = "") -> bool:
+        try:
+            await client.get(kind, name, namespace)
+        except NotFound:
+            return True
+        return False
+
+
+@asynccontextmanager
+async def world(directory: Path) -> AsyncIterator[World]:
+    clock = FakeClock()
+    store = await SqliteStore.open(directory)
+    loops = Loops()
+    tokens = {"admin": administrator(), loops.token: administrator("system:shoal:loops")}
+    server = await ApiServer.start(ServerSettings(directory=directory / "pki", tokens=tokens), store, clock)
+    loops.start(server.transport(), server.authority, clock)
+    try:
+        yield World(server, clock, Client(server.transport(), "admin", cluster="root"))
+    finally:
+        await loops.stop()
+        await server.stop()
+        await store.close()

@@ -1,0 +1,17 @@
+"""What a Lease may hold."""
+
+from __future__ import annotations
+
+from shoal.kinds.coordination import validate_lease
+
+
+def test_a_lease_that_was_let_go_has_an_empty_holder() -> None:
+    assert validate_lease({"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}}, None) == []
+
+
+def test_durations_are_positive_and_transitions_not_negative() -> None:
+    causes = validate_lease({"spec": {"leaseDurationSeconds": 0, "leaseTransitions": -1}}, None)
+    assert [cause.message for cause in causes] == [
+        "spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0",
+        "spec.leaseTransitions: Invalid value: -1: must be greater than or equal to 0",
+    ]

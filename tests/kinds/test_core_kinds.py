@@ -1,0 +1,337 @@
+"""Services, endpoints, nodes, volumes, replication controllers, quotas and limits: defaults and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from shoal.kinds import endpoints, nodes, quotas, replicationcontrollers, service_validation, services, volumes
+from shoal.kinds.differences import difference, same
+from shoal.objects.errors import Cause
+
+Object = dict[str, Any]
+
+
+def copy(obj: Object) -> Object:
+    made: Object = orjson.loads(orjson.dumps(obj))
+    return made
+
+
+def messages(causes: list[Cause]) -> list[str]:
+    return [cause.message for cause in causes]
+
+
+# --- services ---
+
+
+def service(**spec: object) -> Object:
+    made: Object = {"metadata": {"name": "s"}, "spec": dict(spec)}
+    services.default_service(made)
+    services.create_service(made)
+    return made
+
+
+def refused(**spec: object) -> list[str]:
+    return messages(service_validation.validate_service(service(**spec), None))
+
+
+def test_a_service_is_filled() -> None:
+    assert service(ports=[{"port": 80}]) == {
+        "metadata": {"name": "s"},
+        "spec": {
+            "internalTrafficPolicy": "Cluster",
+            "ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}],
+            "sessionAffinity": "None",
+            "type": "ClusterIP",
+        },
+        "status": {"loadBalancer": {}},
+    }
+    balanced = service(ports=[{"port": 80}], type="LoadBalancer")["spec"]
+    assert (balanced["externalTrafficPolicy"], balanced["allocateLoadBalancerNodePorts"]) == ("Cluster", True)
+    sticky = service(ports=[{"port": 80}], sessionAffinity="ClientIP")["spec"]
+    assert sticky["sessionAffinityConfig"] == {"clientIP": {"timeoutSeconds": 10800}}
+    assert service(clusterIP="None")["spec"]["clusterIPs"] == ["None"]
+
+
+PORT = [{"port": 80}]
+
+
+@pytest.mark.parametrize(
+    ("spec", "complaints"),
+    [
+        ({"ports": PORT}, []),
+        ({"clusterIP": "None"}, []),
+        ({}, ["spec.ports: Required value"]),
+        ({"type": "ExternalName"}, ["spec.externalName: Required value"]),
+        (
+            {"type": "ExternalName", "externalName": "x", "clusterIP": "None"},
+            ["spec.clusterIPs: Forbidden: may not be set for ExternalName services"],
+        ),
+        (
+            {"type": "Foo", "ports": PORT},
+            [
+                (
+                    'spec.type: Unsupported value: "Foo": supported values: '
+                    '"ClusterIP", "ExternalName", "LoadBalancer", "NodePort"'
+                )
+            ],
+        ),
+        (
+            {"ports": [{"port": 1, "name": "a"}, {"port": 2, "name": "a"}]},
+            ['spec.ports[1].name: Duplicate value: "a"'],
+        ),
+        ({"ports": [{"port": 1}, {"port": 2, "name": "a"}]}, ["spec.ports[0].name: Required value"]),
+        (
+            {"ports": [{"port": 1, "nodePort": 30000}]},
+            ["spec.ports[0].nodePort: Forbidden: may not be used when `type` is 'ClusterIP'"],
+        ),
+        (
+            {"ports": PORT, "clusterIP": "foo"},
+            [
+                (
+                    'spec.clusterIPs[0]: Invalid value: "foo": must be a valid IP address, '
+                    "(e.g. 10.9.8.7 or 2001:db8::ffff)"
+                )
+            ],
+        ),
+        (
+            {"ports": PORT, "clusterIPs": ["10.0.0.9"]},
+            [
+                'spec.clusterIPs: Invalid value: ["10.0.0.9"]: must be empty when `clusterIP` is not specified',
+            ],
+        ),
+        (
+            {"ports": PORT, "type": "NodePort", "clusterIP": "None"},
+            ["spec.clusterIPs[0]: Invalid value: \"None\": may not be set to 'None' for NodePort services"],
+        ),
+        (
+            {"ports": PORT, "loadBalancerClass": "x/y"},
+            ["spec.loadBalancerClass: Forbidden: may only be used when `type` is 'LoadBalancer'"],
+        ),
+    ],
+)
+def test_what_a_service_may_not_be(spec: Object, complaints: list[str]) -> None:
+    assert refused(**spec) == complaints
+
+
+def test_an_update_keeps_what_was_allocated() -> None:
+    old = service(ports=[{"port": 80, "nodePort": 30000}], type="NodePort", clusterIP="10.0.1.1")
+    new = service(ports=[{"port": 80}], type="NodePort")
+    services.update_service(new, old)
+    assert (new["spec"]["clusterIP"], new["spec"]["ports"][0]["nodePort"]) == ("10.0.1.1", 30000)
+    assert messages(service_validation.validate_service(new, old)) == []
+    plain = copy(old)
+    plain["spec"]["type"] = "ClusterIP"
+    services.update_service(plain, old)
+    assert "nodePort" not in plain["spec"]["ports"][0]
+    assert "externalTrafficPolicy" not in plain["spec"]
+    outside = copy(old)
+    outside["spec"] |= {"type": "ExternalName", "externalName": "x"}
+    services.update_service(outside, old)
+    assert "clusterIP" not in outside["spec"]
+    assert "clusterIPs" not in outside["spec"]
+
+
+def test_the_address_stays() -> None:
+    old = service(ports=PORT, clusterIP="10.0.1.1")
+    new = copy(old)
+    new["spec"]["clusterIP"] = "10.0.1.2"
+    services.update_service(new, old)
+    assert messages(service_validation.validate_service(new, old)) == [
+        'spec.clusterIPs[0]: Invalid value: ["10.0.1.2"]: may not change once set'
+    ]
+
+
+def test_endpoints() -> None:
+    made: Object = {"subsets": [{"addresses": [{"ip": "10.1.1.1"}], "ports": [{"port": 80}]}]}
+    endpoints.default_endpoints(made)
+    assert made["subsets"][0]["ports"] == [{"port": 80, "protocol": "TCP"}]
+    assert endpoints.validate_endpoints(made, None) == []
+    made = {"subsets": [{"ports": [{"port": 0, "protocol": "TCP"}]}, {"addresses": [{"ip": "127.0.0.1"}]}]}
+    assert messages(endpoints.validate_endpoints(made, None)) == [
+        "subsets[0]: Required value: must specify `addresses` or `notReadyAddresses`",
+        "subsets[0].ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive",
+        (
+            'subsets[1].addresses[0].ip: Invalid value: "127.0.0.1": may not be in the loopback range '
+            "(127.0.0.0/8, ::1/128)"
+        ),
+    ]
+    assert endpoints.validate_endpoints(made, copy(made)) == []
+
+
+# --- nodes ---
+
+
+def node(spec: Object | None = None, **status: object) -> Object:
+    made: Object = {"metadata": {"name": "n"}, "spec": spec or {}, "status": dict(status)}
+    nodes.default_node(made)
+    return made
+
+
+def test_a_node_is_filled() -> None:
+    made = node({"podCIDR": "10.1.0.0/24", "unschedulable": False}, capacity={"cpu": 4})
+    assert made["spec"] == {"podCIDR": "10.1.0.0/24", "podCIDRs": ["10.1.0.0/24"]}
+    assert made["status"]["allocatable"] == made["status"]["capacity"] == {"cpu": "4"}
+    assert made["status"]["nodeInfo"]["kubeletVersion"] == ""
+    assert nodes.validate_node(made, None) == []
+
+
+def test_what_a_node_may_not_be() -> None:
+    taints = [{"key": "a", "effect": "X"}, {"key": "b", "effect": "NoSchedule"}, {"key": "b", "effect": "NoSchedule"}]
+    assert messages(nodes.validate_node(node({"taints": taints}, capacity={"pods": "1.5"}), None)) == [
+        (
+            'metadata.taints[0].effect: Unsupported value: "X": supported values: "NoSchedule", "PreferNoSchedule", '
+            '"NoExecute"'
+        ),
+        (
+            'metadata.taints[2]: Duplicate value: {"Key":"b","Value":"","Effect":"NoSchedule","TimeAdded":null}: '
+            "taints must be unique by key and effect pair"
+        ),
+        'status.capacity.pods: Invalid value: "1500m": must be an integer',
+        'status.allocatable.pods: Invalid value: "1500m": must be an integer',
+    ]
+    old, new = node({"podCIDR": "10.1.0.0/24", "providerID": "a"}), node({"podCIDR": "10.2.0.0/24", "providerID": "b"})
+    assert messages(nodes.validate_node(new, old)) == [
+        'spec.podCIDRs: Forbidden: node updates may not change podCIDR except from "" to valid',
+        'spec.providerID: Forbidden: node updates may not change providerID except from "" to valid',
+    ]
+    assert nodes.validate_node(new, node()) == []
+
+
+# --- volumes ---
+
+
+def claim(phase: str = "Pending", storage: str = "1Gi", **spec: object) -> Object:
+    requests = {"requests": {"storage": storage}}
+    made: Object = {"metadata": {}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": requests, **spec}}
+    made["status"] = {"phase": phase}
+    volumes.default_claim(made)
+    return made
+
+
+def test_a_claim_is_filled_and_then_stays() -> None:
+    old = claim()
+    assert old["spec"]["volumeMode"] == "Filesystem"
+    assert volumes.validate_claim(old, None) == []
+    assert volumes.validate_claim(claim(volumeName="v"), old) == []
+    assert volumes.validate_claim(claim(storageClassName="fast"), old) == []
+    assert volumes.validate_claim(claim("Bound", "2Gi"), claim("Bound")) == []
+    assert messages(volumes.validate_claim(claim("Pending", "2Gi"), old)) == [
+        (
+            "spec: Forbidden: spec is immutable after creation except resources.requests and volumeAttributesClassName "
+            'for bound claims\n- spec.resources.requests.storage: "1Gi"\n+ spec.resources.requests.storage: "2Gi"\n'
+        )
+    ]
+    bound = claim("Bound", "2Gi")
+    bound["status"]["capacity"] = {"storage": "2Gi"}
+    assert messages(volumes.validate_claim(claim("Bound", "1Gi"), bound)) == [
+        "spec.resources.requests.storage: Forbidden: field can not be less than status.capacity"
+    ]
+
+
+def test_what_a_claim_may_not_be() -> None:
+    assert messages(volumes.validate_claim_spec({"accessModes": ["Foo"]}, "spec")) == [
+        (
+            'spec.accessModes: Unsupported value: "Foo": supported values: "ReadOnlyMany", "ReadWriteMany", '
+            '"ReadWriteOnce", "ReadWriteOncePod"'
+        ),
+        "spec.resources[storage]: Required value",
+    ]
+    assert messages(volumes.validate_claim(claim(storage="0", dataSource={"name": "x", "kind": "Y"}), None)) == [
+        'spec.resources[storage]: Invalid value: "0": must be greater than zero',
+        "spec.dataSource: Invalid value: \"Y\": must be 'PersistentVolumeClaim' when referencing the default apiGroup",
+        (
+            "spec.dataSourceRef: Invalid value: \"Y\": must be 'PersistentVolumeClaim' "
+            "when referencing the default apiGroup"
+        ),
+    ]
+
+
+def test_a_volume() -> None:
+    made: Object = {"spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "nfs": {"server": "s"}}}
+    volumes.default_volume(made)
+    assert made["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
+    assert volumes.validate_volume(made, None) == []
+    new = copy(made)
+    new["spec"]["nfs"]["server"] = "t"
+    assert messages(volumes.validate_volume(new, made)) == [
+        (
+            "spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable after creation\n"
+            '- spec.nfs.server: "s"\n+ spec.nfs.server: "t"\n'
+        )
+    ]
+    assert messages(volumes.validate_volume({"spec": {}}, None)) == [
+        "spec.accessModes: Required value",
+        "spec.capacity: Required value",
+        'spec.capacity: Unsupported value: null: supported values: "storage"',
+        "spec: Required value: must specify a volume type",
+    ]
+
+
+# --- replication controllers ---
+
+
+def test_a_controller_takes_its_labels_from_its_template() -> None:
+    pod = {"containers": [{"name": "c", "image": "x"}]}
+    made: Object = {"metadata": {}, "spec": {"template": {"metadata": {"labels": {"a": "b"}}, "spec": pod}}}
+    replicationcontrollers.default_controller(made)
+    assert made["metadata"]["labels"] == made["spec"]["selector"] == {"a": "b"}
+    assert made["spec"]["replicas"] == 1
+    assert made["status"] == {"replicas": 0}
+    assert replicationcontrollers.validate_controller(made, None) == []
+    made["spec"] |= {"replicas": -1, "selector": {"x": "y"}}
+    assert messages(replicationcontrollers.validate_controller(made, None)) == [
+        "spec.replicas: Invalid value: -1: must be greater than or equal to 0",
+        'spec.template.metadata.labels: Invalid value: {"a":"b"}: `selector` does not match template `labels`',
+    ]
+    status = copy(made) | {"status": {"replicas": 1, "readyReplicas": 2}}
+    assert messages(replicationcontrollers.validate_controller(status, made)) == [
+        "status.readyReplicas: Invalid value: 2: cannot be greater than status.replicas"
+    ]
+
+
+# --- quotas and limits ---
+
+
+def quota(**spec: object) -> Object:
+    made: Object = {"spec": dict(spec)}
+    quotas.default_quota(made)
+    return made
+
+
+def test_quotas() -> None:
+    assert quota(hard={"cpu": 0.5})["spec"]["hard"] == {"cpu": "500m"}
+    assert quotas.validate_quota(quota(hard={"pods": "1", "count/jobs.batch": "2", "limits.cpu": "1"}), None) == []
+    assert messages(quotas.validate_quota(quota(hard={"pods": "1.5", "foo": "1"}), None)) == [
+        'spec.hard[pods]: Invalid value: "1500m": must be an integer',
+        'spec.hard[foo]: Invalid value: "foo": must be a standard resource type or fully qualified',
+        'spec.hard[foo]: Invalid value: "foo": must be a standard resource for quota',
+    ]
+    assert messages(quotas.validate_quota(quota(hard={"cpu": "1"}, scopes=["BestEffort", "NotBestEffort"]), None)) == [
+        'spec.scopes: Invalid value: ["BestEffort","NotBestEffort"]: unsupported scope applied to resource',
+        'spec.scopes: Invalid value: ["BestEffort","NotBestEffort"]: conflicting scopes',
+    ]
+    assert messages(quotas.validate_quota(quota(scopes=["Terminating"]), quota())) == [
+        'spec.scopes: Invalid value: ["Terminating"]: field is immutable'
+    ]
+
+
+def test_limits() -> None:
+    made: Object = {"spec": {"limits": [{"type": "Container", "max": {"cpu": 1}, "min": {"memory": "1Gi"}}]}}
+    quotas.default_limits(made)
+    limit = made["spec"]["limits"][0]
+    assert (limit["default"], limit["defaultRequest"]) == ({"cpu": "1"}, {"cpu": "1", "memory": "1Gi"})
+    assert quotas.validate_limits(made, None) == []
+    wrong = {"type": "Pod", "max": {"cpu": "1"}, "min": {"cpu": "2"}}
+    assert messages(quotas.validate_limits({"spec": {"limits": [wrong, {"type": "Foo"}]}}, None)) == [
+        'spec.limits[0].min[cpu]: Invalid value: "2": min value 2 is greater than max value 1',
+        'spec.limits[1].type: Invalid value: "Foo": must be a standard limit type or fully qualified',
+    ]
+
+
+def test_empty_and_absent_are_one() -> None:
+    assert same({"a": [], "b": {"c": ""}}, {"b": {}})
+    assert not same({"a": 0}, {})
+    assert difference({"a": [1, 2], "b": []}, {"a": [1, 3]}) == "- a[1]: 3\n+ a[1]: 2\n"

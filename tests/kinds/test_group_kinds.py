@@ -1,0 +1,209 @@
+"""Validation of the kinds of the other groups: each complaint is the one upstream makes of the same object."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from shoal.kinds import (
+    admissionregistration,
+    admissionregistration_policies,
+    discovery,
+    flowcontrol,
+    networking,
+    networking_ingress,
+    node,
+    policy,
+    scheduling,
+    storage,
+)
+from shoal.objects.errors import Cause
+
+Object = dict[str, Any]
+LOOPBACK = "may not be in the loopback range (127.0.0.0/8, ::1/128)"
+Validate = Callable[[Object, Object | None], list[Cause]]
+
+
+def nothing(obj: Object) -> None:
+    pass
+
+
+def said(default: Callable[[Object], None], validate: Validate, obj: Object, old: Object | None = None) -> list[str]:
+    obj = {"metadata": {"name": "x"}, **copy.deepcopy(obj)}
+    default(obj)
+    return [cause.message for cause in validate(obj, old)]
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"minAvailable": 1, "maxUnavailable": 1}, "minAvailable and maxUnavailable cannot be both set"),
+        ({"minAvailable": "120%"}, 'spec.minAvailable: Invalid value: "120%": must not be greater than 100%'),
+        ({"minAvailable": -1}, "spec.minAvailable: Invalid value: -1: must be greater than or equal to 0"),
+        ({"maxUnavailable": "x"}, "a valid percent string must be a numeric string followed by an ending '%'"),
+    ],
+)
+def test_budgets(spec: Object, message: str) -> None:
+    (complaint,) = said(policy.default_budget, policy.validate_budget, {"spec": spec})
+    assert message in complaint
+    assert said(policy.default_budget, policy.validate_budget, {"spec": {"minAvailable": "50%"}}) == []
+
+
+def _path(**entry: object) -> Object:
+    return {"rules": [{"http": {"paths": [{"backend": {"service": {"name": "a", "port": {"number": 1}}}, **entry}]}}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({}, "spec: Invalid value: null: either `defaultBackend` or `rules` must be specified"),
+        (_path(path="/"), "spec.rules[0].http.paths[0].pathType: Required value: pathType must be specified"),
+        (
+            _path(path="a", pathType="Exact"),
+            'spec.rules[0].http.paths[0].path: Invalid value: "a": must be an absolute path',
+        ),
+        (
+            _path(path="/a//b", pathType="Prefix"),
+            "spec.rules[0].http.paths[0].path: Invalid value: \"/a//b\": must not contain '//'",
+        ),
+        (
+            {"defaultBackend": {"service": {"name": "a"}}},
+            "spec.defaultBackend: Required value: port name or number is required",
+        ),
+        (
+            {"rules": [{"host": "1.2.3.4"}]},
+            'spec.rules[0].host: Invalid value: "1.2.3.4": must be a DNS name, not an IP address',
+        ),
+    ],
+)
+def test_ingresses(spec: Object, message: str) -> None:
+    found = said(networking_ingress.default_ingress, networking_ingress.validate_ingress, {"spec": spec})
+    assert found == [message]
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ({"ports": [{"port": 0}]}, "ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive"),
+        ({"ports": [{"port": 9, "endPort": 8}]}, "endPort: Invalid value: 9: must be greater than or equal to `port`"),
+        ({"ports": [{"endPort": 8}]}, "endPort: Invalid value: 8: may not be specified when `port` is not specified"),
+        ({"from": [{}]}, "spec.ingress[0].from[0]: Required value: must specify a peer"),
+        (
+            {"from": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["11.0.0.0/9"]}}]},
+            'except[0]: Invalid value: "11.0.0.0/9": must be a strict subset of `cidr`',
+        ),
+    ],
+)
+def test_network_policies(rule: Object, message: str) -> None:
+    spec = {"spec": {"ingress": [rule]}}
+    (complaint,) = said(networking.default_network_policy, networking.validate_network_policy, spec)
+    assert message in complaint
+
+
+def test_policy_types_follow_the_rules() -> None:
+    obj: Object = {"spec": {"egress": [{"ports": [{"port": 1}]}]}}
+    networking.default_network_policy(obj)
+    assert obj["spec"]["policyTypes"] == ["Ingress", "Egress"]
+    assert obj["spec"]["egress"][0]["ports"] == [{"port": 1, "protocol": "TCP"}]
+
+
+def test_service_networks() -> None:
+    check = networking.validate_service_cidr
+    old: Object = {"spec": {"cidrs": ["10.0.0.0/16"]}}
+    assert said(networking.default_service_cidr, check, {"spec": {"cidrs": ["10.0.0.0/16", "fd00::/64"]}}, old) == []
+    changed = said(networking.default_service_cidr, check, {"spec": {"cidrs": ["10.1.0.0/16"]}}, old)
+    assert changed == ['spec.cidrs[0]: Invalid value: "10.1.0.0/16": field is immutable']
+    loose = said(networking.default_service_cidr, check, {"spec": {"cidrs": ["10.0.0.1/16"]}})
+    said_ = "must not have bits set beyond the prefix length"
+    assert loose == [f'spec.cidrs[0]: Invalid value: "10.0.0.1/16": {said_}']
+    assert networking.is_ip_name("2001:0db8::1") == ['must be in canonical form ("2001:db8::1")']
+    assert networking.is_ip_name("10.0.0.1") == []
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "message"),
+    [
+        ([{}], "endpoints[0].addresses: Required value: must contain at least 1 address"),
+        ([{"addresses": ["fd00::1"]}], 'endpoints[0].addresses: Invalid value: "fd00::1": must be an IPv4 address'),
+        (
+            [{"addresses": ["127.0.0.1"]}],
+            f'endpoints[0].addresses[0]: Invalid value: "127.0.0.1": {LOOPBACK}',
+        ),
+    ],
+)
+def test_endpoint_slices(endpoints: list[Object], message: str) -> None:
+    obj = {"addressType": "IPv4", "endpoints": endpoints}
+    assert said(discovery.default_endpoint_slice, discovery.validate_endpoint_slice, obj) == [message]
+
+
+def test_storage() -> None:
+    assert said(storage.default_storage_class, storage.validate_storage_class, {}) == ["provisioner: Required value"]
+    old: Object = {"provisioner": "a", "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}
+    changed = said(
+        storage.default_storage_class, storage.validate_storage_class, old | {"reclaimPolicy": "Retain"}, old
+    )
+    assert changed == ['reclaimPolicy: Invalid value: "Retain": field is immutable']
+    assert "spec.source: Required value: must specify exactly one of inlineVolumeSpec and persistentVolumeName" in said(
+        storage.default_attachment, storage.validate_attachment, {"spec": {"attacher": "a", "nodeName": "n"}}
+    )
+    modes = said(storage.default_driver, storage.validate_driver, {"spec": {"volumeLifecycleModes": ["z"]}})
+    assert modes == [
+        'spec.volumeLifecycleModes: Unsupported value: "z": supported values: "Persistent", "Ephemeral"',
+    ]
+
+
+def test_classes() -> None:
+    reserved = "priority class names with 'system-' prefix are reserved for system use only. error: "
+    obj = {"metadata": {"name": "system-x"}, "value": 1}
+    found = said(scheduling.default_priority_class, scheduling.validate_priority_class, obj)
+    assert found == [f"metadata.name: Forbidden: {reserved}system-x is not a known system priority class"]
+    for known in scheduling.system_priority_classes():
+        assert said(scheduling.default_priority_class, scheduling.validate_priority_class, known) == []
+    assert said(nothing, node.validate_runtime_class, {}) == ["handler: Required value"]
+
+
+def test_webhooks() -> None:
+    found = said(
+        admissionregistration.default_validating, admissionregistration.validate_webhooks, {"webhooks": [{"name": "x"}]}
+    )
+    assert found == [
+        'webhooks[0].name: Invalid value: "x": should be a domain with at least three segments separated by dots',
+        "webhooks[0].sideEffects: Required value: must specify one of None, NoneOnDryRun",
+        "webhooks[0].clientConfig: Required value: exactly one of url or service is required",
+        "webhooks[0].admissionReviewVersions: Required value: must specify one of v1, v1beta1",
+    ]
+
+
+def test_policies() -> None:
+    policies = admissionregistration_policies
+    found = said(policies.default_validating_policy, policies.validate_validating_policy, {"spec": {}})
+    neither = "validations or auditAnnotations must contain at least one item"
+    assert found == [
+        "spec.matchConstraints: Required value",
+        f"spec.validations: Required value: {neither}",
+        f"spec.auditAnnotations: Required value: {neither}",
+    ]
+    assert said(policies.default_binding, policies.validate_validating_binding, {"spec": {"policyName": "p"}}) == [
+        "spec.validationActions: Required value: at least one validation action is required"
+    ]
+
+
+def test_flows() -> None:
+    found = said(flowcontrol.default_flow_schema, flowcontrol.validate_flow_schema, {"spec": {"matchingPrecedence": 1}})
+    assert found == [
+        "spec.matchingPrecedence: Invalid value: 1: only the schema named 'exempt' may have matchingPrecedence 1",
+        "spec.priorityLevelConfiguration.name: Required value: must reference a priority level",
+    ]
+    for made, default, validate in (
+        (flowcontrol.mandatory_flow_schemas(), flowcontrol.default_flow_schema, flowcontrol.validate_flow_schema),
+        (
+            flowcontrol.mandatory_priority_levels(),
+            flowcontrol.default_priority_level,
+            flowcontrol.validate_priority_level,
+        ),
+    ):
+        for obj in made:
+            assert said(default, validate, obj) == []

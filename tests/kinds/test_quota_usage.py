@@ -1,0 +1,241 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shoal.kinds.quota_usage import (
+    Charge,
+    changes_charge,
+    charge,
+    exceeded,
+    increase,
+    kinds_of,
+    read_quota,
+    total,
+    tracked,
+    unspecified,
+)
+from shoal.objects.quantity import Quantity
+
+Object = dict[str, Any]
+NOW = 1_700_000_000.0
+
+
+def container(name: str = "c", requests: Object | None = None, limits: Object | None = None, **more: object) -> Object:
+    return {"name": name, "resources": {"requests": requests or {}, "limits": limits or {}}, **more}
+
+
+def pod(*containers: Object, init: list[Object] | None = None, status: Object | None = None, **spec: object) -> Object:
+    body = {"containers": list(containers), "initContainers": init or [], **spec}
+    return {"metadata": {"name": "p"}, "spec": body, "status": status or {}}
+
+
+def taken(group: str, plural: str, obj: Object) -> dict[str, str]:
+    return {name: str(amount) for name, amount in charge(group, plural, obj).amounts.items()}
+
+
+def quota(hard: Object, **spec: object) -> Object:
+    return {"metadata": {"name": "q"}, "spec": {"hard": hard, **spec}}
+
+
+def test_a_pod_takes_what_its_containers_ask_for() -> None:
+    found = taken("", "pods", pod(container(requests={"cpu": "1", "memory": "1Gi"}), container(limits={"cpu": "500m"})))
+    assert found == {
+        "count/pods": "1",
+        "pods": "1",
+        "cpu": "1",
+        "requests.cpu": "1",
+        "memory": "1Gi",
+        "requests.memory": "1Gi",
+        "limits.cpu": "500m",
+    }
+
+
+def test_init_containers_run_one_after_another_and_sidecars_beside() -> None:
+    init = [
+        container("first", {"cpu": "3"}),
+        container("sidecar", {"cpu": "1"}, restartPolicy="Always"),
+        container("second", {"cpu": "4"}),
+    ]
+    assert taken("", "pods", pod(container(requests={"cpu": "2"}), init=init))["cpu"] == "5"
+    assert taken("", "pods", pod(container(requests={"cpu": "9"}), init=init))["cpu"] == "10"
+
+
+def test_overhead_and_pod_level_requests() -> None:
+    whole = pod(container(requests={"cpu": "1"}), overhead={"cpu": "250m", "memory": "1Mi"})
+    found = taken("", "pods", whole)
+    assert (found["requests.cpu"], found["requests.memory"], "limits.memory" in found) == ("1250m", "1Mi", False)
+    asked = pod(container(requests={"cpu": "1"}), resources={"requests": {"cpu": "3"}})
+    assert taken("", "pods", asked)["cpu"] == "3"
+
+
+def test_huge_pages_and_devices() -> None:
+    found = taken("", "pods", pod(container(requests={"hugepages-2Mi": "4Mi", "example.com/gpu": "2", "odd": "1"})))
+    assert (found["hugepages-2Mi"], found["requests.hugepages-2Mi"]) == ("4Mi", "4Mi")
+    assert found["requests.example.com/gpu"] == "2"
+    assert "odd" not in found
+    names = ["requests.example.com/gpu", "hugepages-2Mi", "requests.hugepages-2Mi", "requests.storage", "secrets"]
+    assert tracked("", "pods", names) == names[:3]
+
+
+@pytest.mark.parametrize("phase", ["Failed", "Succeeded"])
+def test_a_finished_pod_is_only_counted(phase: str) -> None:
+    assert taken("", "pods", pod(container(requests={"cpu": "1"}), status={"phase": phase})) == {"count/pods": "1"}
+
+
+def test_a_pod_overdue_to_go_is_only_counted() -> None:
+    going = pod(container(requests={"cpu": "1"}))
+    going["metadata"] |= {"deletionTimestamp": "2023-11-14T22:13:20Z", "deletionGracePeriodSeconds": 30}
+    found = charge("", "pods", going)
+    assert found.until == NOW + 30
+    assert "cpu" in found.at(NOW + 30)
+    assert set(found.at(NOW + 31)) == {"count/pods"}
+
+
+def test_services() -> None:
+    ports = [{"port": 1}, {"port": 2, "nodePort": 30000}]
+    shown = [
+        [
+            taken("", "services", {"metadata": {}, "spec": spec})[name]
+            for name in ("services.nodeports", "services.loadbalancers")
+        ]
+        for spec in (
+            {"type": "ClusterIP", "ports": ports},
+            {"type": "NodePort", "ports": ports},
+            {"type": "LoadBalancer", "ports": ports},
+            {"type": "LoadBalancer", "ports": ports, "allocateLoadBalancerNodePorts": False},
+        )
+    ]
+    assert shown == [["0", "0"], ["2", "0"], ["2", "1"], ["1", "1"]]
+
+
+def test_claims() -> None:
+    claim = {"metadata": {}, "spec": {"storageClassName": "gold", "resources": {"requests": {"storage": "1500m"}}}}
+    assert taken("", "persistentvolumeclaims", claim) == {
+        "count/persistentvolumeclaims": "1",
+        "persistentvolumeclaims": "1",
+        "requests.storage": "2",
+        "gold.storageclass.storage.k8s.io/persistentvolumeclaims": "1",
+        "gold.storageclass.storage.k8s.io/requests.storage": "2",
+    }
+
+
+def test_everything_else_is_counted() -> None:
+    assert taken("", "secrets", {}) == {"count/secrets": "1", "secrets": "1"}
+    assert taken("example.com", "widgets", {}) == {"count/widgets.example.com": "1"}
+    assert tracked("apps", "deployments", ["count/deployments.apps", "pods", "secrets"]) == ["count/deployments.apps"]
+
+
+def test_the_kinds_a_quota_is_about() -> None:
+    names = ["pods", "limits.cpu", "services.nodeports", "x.storageclass.storage.k8s.io/requests.storage", "secrets"]
+    names += ["count/widgets.example.com", "count/jobs.batch", "requests.example.com/gpu", "unknown"]
+    assert kinds_of(names) == {
+        ("", "pods"),
+        ("", "services"),
+        ("", "persistentvolumeclaims"),
+        ("", "secrets"),
+        ("example.com", "widgets"),
+        ("batch", "jobs"),
+    }
+
+
+def scoped(*scopes: str) -> Object:
+    return quota({"pods": "1"}, scopes=list(scopes))
+
+
+def selected(operator: str, *values: str) -> Object:
+    expression = {"scopeName": "PriorityClass", "operator": operator, "values": list(values)}
+    return quota({"pods": "1"}, scopeSelector={"matchExpressions": [expression]})
+
+
+EFFORT = pod(container())
+ASKING = pod(container(limits={"memory": "1Mi"}), activeDeadlineSeconds=5, priorityClassName="high")
+
+
+@pytest.mark.parametrize(
+    ("obj", "covered"),
+    [
+        (scoped(), [EFFORT, ASKING]),
+        (scoped("BestEffort"), [EFFORT]),
+        (scoped("NotBestEffort"), [ASKING]),
+        (scoped("Terminating"), [ASKING]),
+        (scoped("NotTerminating"), [EFFORT]),
+        (scoped("NotTerminating", "NotBestEffort"), []),
+        (scoped("PriorityClass"), [ASKING]),
+        (selected("In", "high"), [ASKING]),
+        (selected("In", "low"), []),
+        (selected("NotIn", "high"), [EFFORT]),
+        (selected("Exists"), [ASKING]),
+        (selected("DoesNotExist"), [EFFORT]),
+        (scoped("CrossNamespacePodAffinity"), []),
+    ],
+)
+def test_scopes(obj: Object, covered: list[Object]) -> None:
+    found = read_quota(obj)
+    assert [one for one in (EFFORT, ASKING) if found.covers(charge("", "pods", one))] == covered
+
+
+def test_scopes_are_about_pods_only() -> None:
+    assert not read_quota(scoped("NotTerminating")).covers(charge("", "secrets", {}))
+    assert not read_quota(selected("NotIn", "high")).covers(charge("", "secrets", {}))
+
+
+def test_affinity_to_other_namespaces() -> None:
+    term = {"topologyKey": "x", "namespaces": ["other"]}
+    near = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"podAffinityTerm": term}]}}
+    assert "CrossNamespacePodAffinity" in charge("", "pods", pod(container(), affinity=near)).scopes
+
+
+def test_sums_keep_the_suffixes() -> None:
+    charges = [Charge({"memory": Quantity.parse("1Gi"), "cpu": Quantity.parse("1500m")})] * 2
+    assert {k: str(v) for k, v in total(charges, ["memory", "cpu", "pods"], NOW).items()} == {
+        "memory": "2Gi",
+        "cpu": "3",
+        "pods": "0",
+    }
+
+
+def test_what_exceeds_is_said() -> None:
+    limits = read_quota(quota({"pods": "5", "requests.cpu": "2", "requests.memory": "1Gi"}))
+    requested = {
+        "pods": Quantity.of(1),
+        "requests.cpu": Quantity.parse("100m"),
+        "requests.memory": Quantity.parse("1Gi"),
+    }
+    used = {"pods": Quantity.of(5), "requests.cpu": Quantity.parse("1900m"), "requests.memory": Quantity.parse("1Mi")}
+    assert exceeded(limits, requested, used) == (
+        "exceeded quota: q, requested: pods=1,requests.memory=1Gi, used: pods=5,requests.memory=1Mi, "
+        "limited: pods=5,requests.memory=1Gi"
+    )
+    assert exceeded(limits, {"requests.cpu": Quantity.parse("100m")}, used) == ""
+
+
+def test_a_change_takes_only_what_it_adds() -> None:
+    new, old = {"a": Quantity.of(3), "b": Quantity.of(1)}, {"a": Quantity.of(1), "b": Quantity.of(2)}
+    assert increase(new, old, ["a", "b", "c"]) == {"a": Quantity.of(2)}
+    assert increase(new, None, ["a"]) == {"a": Quantity.of(3)}
+
+
+def test_pods_must_say_what_they_want_of_cpu_and_memory() -> None:
+    names = ["limits.cpu", "requests.memory", "pods", "limits.ephemeral-storage"]
+    obj = pod(container("b", {"memory": "1Mi"}), container("a"))
+    assert unspecified(obj, names) == "must specify limits.cpu for: a,b; requests.memory for: a"
+    assert unspecified(pod(container("a"), resources={"limits": {"cpu": "1"}}), names) == ""
+    assert unspecified(pod(container(requests={"memory": "1"}, limits={"cpu": "1"})), names) == ""
+
+
+def test_which_writes_matter() -> None:
+    assert changes_charge("", "secrets", "", {}, None)
+    assert not changes_charge("", "secrets", "", {}, {})
+    assert not changes_charge("", "events", "", {}, None)
+    assert changes_charge("", "services", "", {}, {})
+    assert not changes_charge("", "services", "status", {}, {})
+    assert not changes_charge("", "pods", "", EFFORT, EFFORT)
+    assert changes_charge("", "pods", "", ASKING, EFFORT)
+    assert changes_charge("", "pods", "resize", EFFORT, EFFORT)
+
+
+def test_what_no_client_should_send_is_survived() -> None:
+    odd = pod(None, container(requests={"cpu": "nonsense"}), init=[None])  # type: ignore[arg-type, list-item]
+    assert "cpu" not in taken("", "pods", odd)

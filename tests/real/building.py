@@ -1,0 +1,109 @@
+"""Programs of the outside world, built by name from the Go modules below `peers/`.
+
+They go into a cache outside the tree ($SHOAL_PEERS, else ~/.cache/shoal/bin), each with a stamp of the module
+file it came from, and are built anew only when that changed. As a command: builds the names given, as far as
+there is a Go, and fails for those that SHOAL_REQUIRE (a comma list) asks for and this machine cannot have.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+MODULES = Path(__file__).parent / "peers"
+
+
+@dataclass(frozen=True)
+class Program:
+    module: str
+    package: str
+    version: str
+    is_test: bool = False
+
+    @property
+    def stamp(self) -> str:
+        files = [
+            file.read_bytes() for file in sorted((MODULES / self.module).iterdir()) if file.suffix in (".mod", ".go")
+        ]
+        return f"{self.version} {hashlib.sha256(b''.join(files)).hexdigest()}\n"
+
+
+def _kubernetes(package: str, *, is_test: bool = False) -> Program:
+    return Program("kubernetes", f"k8s.io/kubernetes/{package}", "v1.36.4", is_test)
+
+
+PROGRAMS = {
+    "clientgo": Program("clientgo", "shoal.dev/peers/clientgo", "v0.36.4"),
+    "e2e.test": _kubernetes("test/e2e", is_test=True),
+    "etcd": Program("etcd", "shoal.dev/peers/etcd", "v3.5.21"),
+    "flux": Program("flux", "shoal.dev/peers/flux", "v0.76.2"),
+    "helm3": Program("helm", "helm.sh/helm/v3/cmd/helm", "v3.21.4"),
+    "helm4": Program("helm", "helm.sh/helm/v4/cmd/helm", "v4.2.4"),
+    "kind": Program("kind", "sigs.k8s.io/kind", "v0.33.0"),
+    "kube-apiserver": _kubernetes("cmd/kube-apiserver"),
+    "kube-controller-manager": _kubernetes("cmd/kube-controller-manager"),
+    "kube-scheduler": _kubernetes("cmd/kube-scheduler"),
+    "kubectl": _kubernetes("cmd/kubectl"),
+}
+
+
+def cache() -> Path:
+    return Path(os.environ.get("SHOAL_PEERS") or Path.home() / ".cache/shoal/bin").absolute()
+
+
+def built(name: str) -> Path | None:
+    """The program, if the cache has it as the module file asks for it."""
+    file = cache() / name
+    stamp = cache() / f"{name}.stamp"
+    fresh = os.access(file, os.X_OK) and stamp.is_file() and stamp.read_text() == PROGRAMS[name].stamp
+    return file if fresh else None
+
+
+def program(name: str) -> Path | None:
+    """From the cache, else from PATH; never builds."""
+    found = built(name) if name in PROGRAMS else None
+    on_path = shutil.which(name)
+    return found or (Path(on_path) if on_path else None)
+
+
+def build(name: str) -> bool:
+    wanted = PROGRAMS[name]
+    target = cache() / name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    print(f"building {name} {wanted.version} (minutes, the first time)", flush=True)
+    flags = ["-ldflags", f"-s -w -X k8s.io/component-base/version.gitVersion={wanted.version}"]
+    verb = ["test", "-c"] if wanted.is_test else ["build"]
+    unfinished = target.with_name(f"{name}.{os.getpid()}.new")
+    # -mod=readonly: what is built is what go.sum has.
+    done = subprocess.run(
+        ["go", *verb, "-mod=readonly", *flags, "-o", str(unfinished), wanted.package],
+        cwd=MODULES / wanted.module,
+        env=os.environ | {"CGO_ENABLED": "0", "GOWORK": "off"},
+        check=False,
+    )
+    if done.returncode == 0:
+        unfinished.replace(target)
+        target.with_name(f"{name}.stamp").write_text(wanted.stamp)
+    return done.returncode == 0
+
+
+def main(names: list[str]) -> int:
+    for name in names:
+        if built(name) is None and shutil.which("go") is None:
+            print(f"NOT RUN: go (to build {name})")
+        elif built(name) is None and not build(name):
+            print(f"NOT RUN: {name} (its build failed)")
+    required = [name for name in os.environ.get("SHOAL_REQUIRE", "").split(",") if name]
+    missing = [name for name in required if program(name) is None]
+    for name in missing:
+        print(f"error: SHOAL_REQUIRE asks for {name}, and it is not here", file=sys.stderr)
+    return 1 if missing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

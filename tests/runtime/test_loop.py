@@ -1,0 +1,87 @@
+"""A loop with several sources: every key is worked on, failures come back later, one bad key stops nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from shoal.clock import FakeClock
+from shoal.objects.errors import Conflict
+from shoal.runtime.loop import Later, Loop
+
+pytestmark = pytest.mark.anyio
+
+
+async def ran(loop: Loop[str], look: Callable[[], bool]) -> None:
+    """Runs the loop until the look is true."""
+    task = asyncio.create_task(loop.run())
+    for _ in range(2000):
+        if look():
+            break
+        await asyncio.sleep(0)
+    else:
+        raise AssertionError("never")
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def source(loop: Loop[str], *keys: str) -> Callable[[], Awaitable[None]]:
+    async def run() -> None:
+        for key in keys:
+            loop.queue.add(key)
+        await asyncio.Event().wait()
+
+    return run
+
+
+async def test_keys_of_all_sources_are_worked_on() -> None:
+    seen: list[str] = []
+
+    async def work(key: str) -> None:
+        seen.append(key)
+
+    loop: Loop[str] = Loop("l", FakeClock(), work)
+    loop.sources += [source(loop, "a", "b"), source(loop, "b", "c")]
+    await ran(loop, lambda: set(seen) == {"a", "b", "c"})
+
+
+@pytest.mark.parametrize("error", [Later("not now"), Conflict("changed"), ZeroDivisionError()])
+async def test_a_failure_comes_back(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL)
+    clock, seen = FakeClock(), list[str]()
+
+    async def work(key: str) -> None:
+        seen.append(key)
+        if key == "bad" and seen.count("bad") < 3:
+            raise error
+
+    loop: Loop[str] = Loop("l", clock, work, workers=1)
+    loop.sources.append(source(loop, "bad", "good"))
+
+    def look() -> bool:
+        clock.step(0.05)
+        return seen.count("bad") == 3
+
+    await ran(loop, look)
+    assert seen[:2] == ["bad", "good"]
+
+
+async def test_it_comes_back_when_told() -> None:
+    clock, seen = FakeClock(), list[float]()
+
+    async def work(key: str) -> float | None:
+        seen.append(clock.now())
+        return 30.0 if len(seen) == 1 else None
+
+    loop: Loop[str] = Loop("l", clock, work)
+    loop.sources.append(source(loop, "a"))
+
+    def look() -> bool:
+        clock.step(1)
+        return len(seen) == 2
+
+    await ran(loop, look)
+    assert seen[1] - seen[0] >= 30
