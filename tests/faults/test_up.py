@@ -95,3 +95,29 @@ def test_taken_port_is_told_in_a_sentence(up: Up, tmp_path: Path) -> None:
     assert refused.returncode == 1
     assert "Traceback" not in refused.stderr
     assert refused.stderr.startswith(f"error: cannot listen on 127.0.0.1:{up.port}: ")
+
+
+def test_the_hub_serves_every_kind_in_root_when_asked_to_and_remembers(tmp_path: Path) -> None:
+    """Once given, the profile of root is kept with the data."""
+    first = subprocess.Popen(
+        command("hub", "--root-profile", "cluster", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0"),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert first.stderr is not None
+    assert any(line.startswith("next: ") for line in first.stderr)
+    first.terminate()
+    assert first.wait(60) == 0
+    first.stderr.close()
+    again = Up(tmp_path)
+    assert again.client().request("GET", "/apis/apps/v1/deployments")["kind"] == "DeploymentList"
+    again.close()
+
+
+@pytest.mark.parametrize("flag", [("--store", "etcd"), ("--etcd-servers", "https://x"), ("--workers", "2")])
+def test_what_is_not_there_yet_is_refused_by_name(tmp_path: Path, flag: tuple[str, str]) -> None:
+    ended = subprocess.run(
+        command("up", "--data-dir", str(tmp_path), *flag), capture_output=True, text=True, timeout=60
+    )
+    assert ended.returncode == 2
+    assert flag[0] in ended.stderr or "--store etcd" in ended.stderr

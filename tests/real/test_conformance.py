@@ -1,4 +1,4 @@
-"""Upstream's own conformance specs (e2e.test) against a `shoal up` process.
+"""Upstream's own conformance specs (e2e.test) against a `shoal hub --root-profile cluster` process.
 
 Each lane is one e2e.test on a logical cluster of its own, so lanes run beside each other and serial specs need
 no care. `specs/server.txt` needs the API server alone, `specs/loops.txt` its loops too; `specs/passing.txt` is
@@ -46,14 +46,15 @@ def names(file: str) -> list[str]:
 
 
 class Up:
-    """A `shoal up` whose log is a file: a pipe nobody reads would stop it."""
+    """A `shoal hub --root-profile cluster` whose log is a file: a pipe nobody reads would stop it."""
 
     def __init__(self, directory: Path) -> None:
         self.data = directory / "data"
         log = directory / "shoal.log"
         with log.open("wb") as stream:
             self._process = subprocess.Popen(
-                command("up", "--data-dir", str(self.data), "--listen", "127.0.0.1:0"), stderr=stream
+                command(*("hub", "--root-profile", "cluster", "--data-dir", str(self.data), "--listen", "127.0.0.1:0")),
+                stderr=stream,
             )
         end = time.monotonic() + HANG
         while "next: " not in log.read_text():
@@ -154,6 +155,7 @@ def read(suites: Any) -> Results:
     return results
 
 
+ROOT_LANE = "lane-0"
 NODE = {
     "apiVersion": "v1",
     "kind": "Node",
@@ -168,9 +170,12 @@ NODE = {
 
 
 def kubeconfig(up: Up, home: Path) -> Path:
-    """Makes a logical cluster with every built-in kind; its kubeconfig."""
+    """A cluster with every built-in kind for each lane: root for the first, a logical cluster for the others."""
     file = home / "kubeconfig"
     file.write_text(yaml.safe_dump(up.config))
+    if home.name == ROOT_LANE:
+        create(file, NODE)
+        return file
     api_version = "core.shoal.dev/v1alpha1"
     spec = {"profile": "cluster"}
     create(file, {"apiVersion": api_version, "kind": "LogicalCluster", "metadata": {"name": home.name}, "spec": spec})

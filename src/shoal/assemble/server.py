@@ -47,6 +47,8 @@ class ServerSettings:
     names: tuple[str, ...] = ()
     """What the serving certificate is for, besides the host."""
     tokens: dict[str, User] = field(default_factory=dict)
+    root_profile: str = ""
+    """hub or cluster; empty: as it was, hub at first."""
     limits: Limits = field(default_factory=Limits)
     window: Window = field(default_factory=Window)
     audit: AuditSettings = field(default_factory=AuditSettings)
@@ -108,7 +110,7 @@ async def make_core(settings: ServerSettings, store: Store, clock: Clock, addres
     cache = Cache(Bootstrap(known, (settings.directory / "ca.crt").read_text(), address))
     clusters = Clusters(cache, builtins.resources, Definitions().resources)
     await _load(store, cache)
-    await _ensure_root(store, cache, clock)
+    await _ensure_root(store, cache, clock, settings.root_profile)
     signer = TokenSigner(signing_key(settings.directory / "service-account.key"))
 
     def uid_of(cluster: str, resource: str, namespace: str, name: str) -> str | None:
@@ -151,11 +153,18 @@ async def _load(store: Store, cache: Cache) -> None:
     await cache.reached(until)
 
 
-async def _ensure_root(store: Store, cache: Cache, clock: Clock) -> None:
+async def _ensure_root(store: Store, cache: Cache, clock: Clock, profile: str) -> None:
+    """Root is there from the first start on; a profile that is asked for later becomes its own."""
     kind = cache.kind(logicalcluster.GROUP, logicalcluster.PLURAL)
-    if kind.get(ROOT, "", ROOT) is None:
-        obj = logicalcluster.root(rfc3339(clock.now()), str(uuid.uuid4()))
-        await store.put(store_key(kind.key, ROOT, "", ROOT), encode(obj), 0)
+    entry = kind.get(ROOT, "", ROOT)
+    key = store_key(kind.key, ROOT, "", ROOT)
+    if entry is None:
+        obj = logicalcluster.root(rfc3339(clock.now()), str(uuid.uuid4()), profile or "hub")
+        await store.put(key, encode(obj), 0)
+    elif profile and entry.object()["spec"].get("profile") != profile:
+        obj = entry.object()
+        obj["spec"]["profile"] = profile
+        await store.put(key, encode(obj), entry.revision)
 
 
 def _watchers(cache: Cache) -> float:

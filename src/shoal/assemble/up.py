@@ -28,6 +28,7 @@ class UpSettings:
     host: str = "127.0.0.1"
     port: int = 6443
     audit: AuditSettings = field(default_factory=AuditSettings)
+    root_profile: str = ""
 
 
 class Shoal:
@@ -54,6 +55,7 @@ class Shoal:
                     names=tuple(host_names()),
                     tokens={token: administrator(), loops.token: administrator("system:shoal:loops")},
                     audit=settings.audit,
+                    root_profile=settings.root_profile,
                 ),
                 store,
             )

@@ -12,6 +12,7 @@ from shoal.objects.errors import ShoalError
 
 COMMANDS = {
     "up": "hub, workers and every loop in one process",
+    "hub": "the API server and its loops",
     "crds": "prints Shoal's CustomResourceDefinitions",
     "kubeconfig": "prints the admin's kubeconfig",
 }

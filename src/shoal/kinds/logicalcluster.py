@@ -17,13 +17,13 @@ CONTENT_FINALIZER = "core.shoal.dev/content"
 PROFILES = ("hub", "cluster")
 
 
-def root(created: str, uid: str) -> Object:
+def root(created: str, uid: str, profile: str) -> Object:
     """The one that always exists."""
     return {
         "apiVersion": f"{GROUP}/{VERSION}",
         "kind": KIND,
         "metadata": {"name": "root", "uid": uid, "creationTimestamp": created, "generation": 1},
-        "spec": {"profile": "hub"},
+        "spec": {"profile": profile},
         "status": {"phase": "Ready", "url": "/clusters/root"},
     }
 

@@ -1,0 +1,18 @@
+"""`shoal hub`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from shoal.cli.serving import serve, serving_options
+from shoal.kinds.logicalcluster import PROFILES
+
+
+@click.command(name="hub")
+@serving_options
+@click.option("--root-profile", type=click.Choice(PROFILES), help="What root serves; kept with the data. [hub]")
+def command(root_profile: str | None, **serving: Any) -> None:
+    """Serves the API and runs its loops, without workers, until it is stopped."""
+    serve(**serving, root_profile=root_profile or "")
