@@ -278,6 +278,16 @@ def test_apply_with_duplicate_list_keys_is_refused(cluster: Cluster) -> None:
     )
 
 
+@pytest.mark.parametrize(("entries", "status"), [(1_000_000, 400), (1_100_000, 413)])
+def test_a_million_managed_fields_are_refused(cluster: Cluster, entries: int, status: int) -> None:
+    fields = b",".join([b"{}"] * entries)
+    body = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"m","managedFields":[%b]}}' % fields
+    answer = cluster.post("/api/v1/namespaces/default/configmaps", body)
+    assert answer.status == status
+    assert answer["kind"] == "Status"
+    assert cluster.get("/api/v1/namespaces/default/configmaps/m").status == 404
+
+
 def test_garbage_in_managed_fields_is_dropped_or_refused(cluster: Cluster) -> None:
     for entry in (
         {},
