@@ -61,6 +61,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	switch {
 	case err == nil:
 		r.churn.report.count("reconciled")
+	case ctx.Err() != nil:
+		// The manager was stopped in the middle of it: nobody's fault.
 	case !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !r.churn.isBroken(err):
 		r.churn.report.fail("reconcile", err)
 	}
