@@ -10,10 +10,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
 from typing import Any
-
-import yaml
 
 from shoal.apiserver.cache import Entry
 from shoal.apiserver.clusters import LogicalCluster
@@ -21,9 +18,9 @@ from shoal.apiserver.encoding import encode, splice
 from shoal.apiserver.paths import ROOT
 from shoal.kinds import apiendpoint
 from shoal.kinds.accounts import default_account, root_ca
-from shoal.kinds.apiextensions import default_crd, establish
 from shoal.kinds.builtin import default_rbac
 from shoal.kinds.flowcontrol import mandatory_flow_schemas, mandatory_priority_levels
+from shoal.kinds.own import own_definitions
 from shoal.kinds.rbac import aggregate
 from shoal.kinds.scheduling import system_priority_classes
 
@@ -33,6 +30,7 @@ NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 FIRST_REVISION = 1
 AGGREGATED_DEPTH = 3
 """admin takes its rules from edit, which takes its own from view."""
+DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
 _RBAC = "rbac.authorization.k8s.io/"
 _OF_KINDS: dict[str, Callable[[], list[Object]]] = {
     "scheduling.k8s.io/priorityclasses": system_priority_classes,
@@ -58,12 +56,14 @@ class Bootstrap:
 
     def __call__(self, kind: str, cluster: str) -> list[Entry] | None:
         inside = self._inside(kind)
-        objects = inside or _objects(kind, cluster == ROOT)
-        if not objects:
+        objects = inside or _objects(kind)
+        if not objects and kind != DEFINITIONS:
             return []
         owner = self._cluster(cluster)
         if owner is None:
             return None
+        if kind == DEFINITIONS:
+            objects = _definitions(cluster, owner.profile)
         if inside and owner.profile != "cluster":
             return []
         return [_entry(kind, obj, owner) for obj in objects]
@@ -93,17 +93,20 @@ def _entry(kind: str, template: Object, owner: LogicalCluster) -> Entry:
 
 
 @lru_cache(maxsize=64)
-def _objects(kind: str, in_root: bool) -> list[Object]:
+def _objects(kind: str) -> list[Object]:
     if kind == "core/namespaces":
         return [_namespace(name) for name in NAMESPACES]
     if kind.startswith(_RBAC):
         return _default_roles(kind.removeprefix(_RBAC))
-    if kind == "apiextensions.k8s.io/customresourcedefinitions" and in_root:
-        return own_definitions()
     if kind == "core/serviceaccounts":
         return [default_account(namespace) for namespace in NAMESPACES]
     made = _OF_KINDS.get(kind)
     return made() if made is not None else []
+
+
+def _definitions(cluster: str, profile: str) -> list[Object]:
+    own = own_definitions("root") if cluster == ROOT else ()
+    return [*own, *(own_definitions("cluster") if profile == "cluster" else ())]
 
 
 def _default_roles(plural: str) -> list[Object]:
@@ -125,15 +128,3 @@ def _namespace(name: str) -> Object:
         "spec": {"finalizers": ["kubernetes"]},
         "status": {"phase": "Active"},
     }
-
-
-def own_definitions() -> list[Object]:
-    """Shoal's CRDs, established."""
-    found = []
-    for path in sorted(files("shoal.kinds").joinpath("crds").iterdir(), key=lambda path: path.name):
-        crd: Object = yaml.load(path.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        crd["metadata"]["generation"] = 1
-        default_crd(crd)
-        establish(crd, (), (), "1970-01-01T00:00:00Z")
-        found.append(crd)
-    return found

@@ -35,12 +35,16 @@ class Clusters:
         self,
         cache: Cache,
         builtins: Callable[[str], list[Resource]],
+        own: Callable[[str], list[Resource]],
         defined: Callable[[Entry], list[Resource]],
     ) -> None:
-        """`builtins` gives the resources of a profile, `defined` those of one CustomResourceDefinition."""
+        """`builtins` gives the resources of a profile, `own` those of the definitions it starts with, `defined`
+        those of one CustomResourceDefinition."""
         self._cache = cache
         self._builtins = builtins
+        self._own = own
         self._defined = defined
+        self._whole: dict[str, Registry] = {}
         self._plain: dict[str, Registry] = {}
         self._registries: dict[str, Registry] = {}
         self._known: dict[str, LogicalCluster] = {}
@@ -68,19 +72,27 @@ class Clusters:
 
     def builtin(self, group: str, version: str, plural: str) -> Resource | None:
         """For the wildcard view: a kind that clusters serve, though root may not."""
-        return self._shared("cluster").find(group, version, plural)
+        return self._untouched("cluster").find(group, version, plural)
 
     def generation(self, name: str) -> int:
         """Changes whenever what the cluster serves does."""
         return self._generations.get(name, 0)
 
     def _build(self, cluster: LogicalCluster) -> Registry:
-        plain = self._shared(cluster.profile)
-        definitions = self._cache.kind(*DEFINITIONS).table(cluster.name).select("")
-        if not definitions:
-            return plain
+        kind = self._cache.kind(*DEFINITIONS)
+        definitions = kind.table(cluster.name).select("")
+        removed = any(where == cluster.name for where, _ in kind.removed)
+        if cluster.name != ROOT and not removed and all(entry.virtual for entry in definitions):
+            return self._untouched(cluster.profile)
         custom = [resource for entry in definitions for resource in self._defined(entry)]
-        return Registry([*plain, *custom])
+        return Registry([*self._shared(cluster.profile), *custom])
+
+    def _untouched(self, profile: str) -> Registry:
+        """What a cluster serves whose definitions are those it started with."""
+        whole = self._whole.get(profile)
+        if whole is None:
+            whole = self._whole[profile] = Registry([*self._shared(profile), *self._own(profile)])
+        return whole
 
     def _shared(self, profile: str) -> Registry:
         plain = self._plain.get(profile)

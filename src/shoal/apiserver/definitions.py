@@ -16,6 +16,7 @@ from shoal.apiserver.registry import Column, Resource, ScalePaths
 from shoal.apiserver.rules import Rules
 from shoal.kinds import apiextensions, logicalcluster
 from shoal.kinds.apiextensions_publish import published_schema
+from shoal.kinds.own import own_definitions
 
 Object = dict[str, Any]
 
@@ -51,6 +52,11 @@ class Definitions:
                 del self._made[old]
             made = self._made[key] = self._make(crd)
         return made
+
+    def own(self, profile: str) -> list[Resource]:
+        """Of the definitions every cluster of that profile starts with."""
+        found = own_definitions(profile) if profile == "cluster" else ()
+        return [resource for crd in found for resource in self._make(crd)]
 
     def _make(self, crd: Object) -> list[Resource]:
         if not apiextensions.is_true(crd, apiextensions.ESTABLISHED):

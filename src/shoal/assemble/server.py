@@ -108,7 +108,8 @@ async def make_core(settings: ServerSettings, store: Store, clock: Clock, addres
         return clusters.get(name)
 
     cache = Cache(Bootstrap(known, (settings.directory / "ca.crt").read_text(), address))
-    clusters = Clusters(cache, builtins.resources, Definitions().resources)
+    definitions = Definitions()
+    clusters = Clusters(cache, builtins.resources, definitions.own, definitions.resources)
     await _load(store, cache)
     await _ensure_root(store, cache, clock, settings.root_profile)
     signer = TokenSigner(signing_key(settings.directory / "service-account.key"))

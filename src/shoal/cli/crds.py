@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
-
 import click
+
+from shoal.kinds.own import PLACES, definition_texts
 
 
 @click.command(name="crds")
 def command() -> None:
     """Prints the CustomResourceDefinitions of Shoal's own kinds, for kubectl apply -f -."""
-    found = sorted(files("shoal.kinds").joinpath("crds").iterdir(), key=lambda path: path.name)
-    click.echo("---\n".join(path.read_text() for path in found), nl=False)
+    click.echo("---\n".join(text for place in PLACES for text in definition_texts(place)), nl=False)

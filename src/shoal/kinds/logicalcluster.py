@@ -1,4 +1,4 @@
-"""LogicalCluster of core.shoal.dev: names, and what the server fills in. The CRD is `crds/logicalclusters.yaml`."""
+"""LogicalCluster of core.shoal.dev: names, and what the server fills in. The CRD is in `crds/root`."""
 
 from __future__ import annotations
 

@@ -1,0 +1,40 @@
+"""Shoal's own kinds: the CustomResourceDefinitions in `crds/`, one file each, named after its definition.
+
+`crds/root` is what root serves (the fleet and its clusters), `crds/cluster` what every logical cluster of profile
+`cluster` serves besides the built-in kinds (what provisions its nodes).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+from shoal.kinds.apiextensions import default_crd, establish
+
+Object = dict[str, Any]
+
+PLACES = ("root", "cluster")
+
+
+def definition_texts(place: str) -> list[str]:
+    """As they are written, for `shoal crds`."""
+    directory = files("shoal.kinds").joinpath("crds", place)
+    found = [path for path in directory.iterdir() if path.name.endswith(".yaml")]
+    return [path.read_text() for path in sorted(found, key=lambda path: path.name)]
+
+
+@lru_cache
+def own_definitions(place: str) -> tuple[Object, ...]:
+    """Established, as the server shows them."""
+    return tuple(_established(text) for text in definition_texts(place))
+
+
+def _established(text: str) -> Object:
+    crd: Object = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    crd["metadata"]["generation"] = 1
+    default_crd(crd)
+    establish(crd, (), (), "1970-01-01T00:00:00Z")
+    return crd
