@@ -11,7 +11,7 @@ from pathlib import Path
 
 import orjson
 
-from bench import measure, peer, profile, report
+from bench import etcd, measure, peer, profile, report
 from bench.plan import FULL, KEYS, QUICK
 from bench.servers import Failed, Shoal
 
@@ -55,13 +55,15 @@ def bench(asked: argparse.Namespace) -> None:
     if asked.rounds:
         sizes = replace(sizes, rounds=asked.rounds)
     programs = peer.find_programs()
-    makers: dict[str, measure.Make] = {report.SHOAL: Shoal}
+    peers: dict[str, measure.Make] = {}
     if programs:
-        makers[report.PEER] = lambda directory: peer.KubeApiserver(directory, programs)
+        peers[report.PEER] = lambda directory: peer.KubeApiserver(directory, programs)
     else:
         print("NOT RUN: kube-apiserver (it and etcd are not in $SHOAL_PEERS, ~/.cache/shoal/bin or PATH)")
     with tempfile.TemporaryDirectory(prefix="shoal-bench-") as directory:
-        rows = measure.run(asked.only, sizes, makers, Path(directory), say)
+        rows = measure.run(asked.only, sizes, {report.SHOAL: Shoal, **peers}, Path(directory), say)
+        if "etcd" in asked.only and programs:
+            rows += measure.on_etcd(sizes, etcd.ways(programs["etcd"]), peers, Path(directory), say)
     conditions = report.conditions(peer.versions(programs) if programs else "")
     parts = [conditions, report.tables(rows), report.footnotes(rows)]
     text = "\n\n".join(part for part in parts if part)

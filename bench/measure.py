@@ -15,12 +15,13 @@ from typing import Any
 import orjson
 
 from bench.load import Job
-from bench.plan import MEMORY_GOAL, START_GOAL, Load, Sizes, loads
+from bench.plan import MEMORY_GOAL, START_GOAL, Load, Sizes, etcd_loads, loads
 from bench.servers import Failed, Server
 from bench.subject import DEFINITION_PATH, collection, definition
 
 ROOT = Path(__file__).resolve().parent.parent
 Figures = dict[str, Any]
+SHOAL, PEER = "Shoal", "kube-apiserver"
 Make = Callable[[Path], Server]
 """A server in a directory; not yet started."""
 
@@ -31,7 +32,7 @@ class Row:
 
     title: str
     kind: str
-    """`load`, `seconds` or `megabytes`."""
+    """`load`, `etcd` (a load, with everybody's objects in etcd), `seconds` or `megabytes`."""
     goal: float
     figures: dict[str, Figures] = field(default_factory=dict)
 
@@ -91,6 +92,18 @@ def _resident(server: Server, sizes: Sizes) -> Figures:
     time.sleep(sizes.settle)
     programs = server.resident()
     return {"value": sum(programs.values()), "alone": next(iter(programs.values())), "programs": programs}
+
+
+def on_etcd(
+    sizes: Sizes, ours: dict[str, Make], peers: dict[str, Make], directory: Path, say: Callable[[str], None]
+) -> list[Row]:
+    """One line for each of our ways to use etcd, beside the same figures of the peer. `ours` is by way."""
+    found = _loads(etcd_loads(sizes), sizes, {**ours, **peers}, directory / "etcd", say)
+    return [
+        Row(f"{row.title}, {way}", "etcd", row.goal, {SHOAL: row.figures[way], **{p: row.figures[p] for p in peers}})
+        for row in found
+        for way in ours
+    ]
 
 
 def _loads(

@@ -7,9 +7,10 @@ import platform
 from datetime import UTC, datetime
 from pathlib import Path
 
+from bench.measure import PEER as PEER
+from bench.measure import SHOAL as SHOAL
 from bench.measure import Figures, Row
 
-SHOAL, PEER = "Shoal", "kube-apiserver"
 BUSY = 0.9
 _START, _END = "<!-- results -->", "<!-- end of results -->"
 
@@ -30,7 +31,8 @@ def _processor() -> str:
 
 def tables(rows: list[Row]) -> str:
     found = [_load_table([row for row in rows if row.kind == "load"])]
-    found.append(_value_table([row for row in rows if row.kind != "load"]))
+    found.append(_etcd_table([row for row in rows if row.kind == "etcd"]))
+    found.append(_value_table([row for row in rows if row.kind in ("seconds", "megabytes")]))
     return "\n\n".join(table for table in found if table)
 
 
@@ -53,6 +55,27 @@ def _load_line(row: Row) -> list[str]:
     line += [_quantiles(ours), _quantiles(peer), number(ours["per_cpu"]), number(peer["per_cpu"])]
     line += [number(peer["per_cpu_alone"]), times(ratio), times(alone)]
     return [row.title, *line, goal, _verdict(row.goal, ratio >= row.goal)]
+
+
+def _etcd_table(rows: list[Row]) -> str:
+    header = ["both on etcd", "Shoal /s", "peer /s", "wall ratio", "Shoal p50/p99 ms", "peer p50/p99 ms"]
+    header += ["Shoal and etcd per CPU-s", "Shoal alone", "peer and etcd per CPU-s", "peer alone"]
+    return _table([*header, "CPU ratio", "goal", ""], [_etcd_line(row) for row in rows])
+
+
+def _etcd_line(row: Row) -> list[str]:
+    """The etcd of each counts for it."""
+    ours, peer = row.figures[SHOAL], row.figures.get(PEER)
+    busy = "*" if any(figures["client_share"] > BUSY for figures in row.figures.values()) else ""
+    goal = f"≥ {row.goal:g}x" if row.goal else ""
+    cost = [number(ours["per_cpu"]), number(ours["per_cpu_alone"])]
+    if peer is None:
+        line = [row.title, number(ours["rate"]) + busy, "", "", _quantiles(ours), "", *cost]
+        return [*line, "", "", "", goal, ""]
+    ratio = ours["per_cpu"] / peer["per_cpu"]
+    line = [row.title, number(ours["rate"]), number(peer["rate"]), times(ours["rate"] / peer["rate"]) + busy]
+    line += [_quantiles(ours), _quantiles(peer), *cost, number(peer["per_cpu"]), number(peer["per_cpu_alone"])]
+    return [*line, times(ratio), goal, _verdict(row.goal, ratio >= row.goal)]
 
 
 def _quantiles(figures: Figures) -> str:

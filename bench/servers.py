@@ -1,6 +1,6 @@
 """The servers under test: started, asked and stopped, each by the process ids this module started.
 
-`Server` is what they share; `Shoal` is here, `KubeApiserver` in `bench.peer`.
+`Server` is what they share; `Shoal` is here, `KubeApiserver` in `bench.peer`, Shoal on etcd in `bench.etcd`.
 """
 
 from __future__ import annotations
@@ -123,18 +123,24 @@ class Server(ABC):
 
 class Shoal(Server):
     name = "Shoal"
+    command: tuple[str, ...] = ("up", "--workers", "0")
+
+    @property
+    def data(self) -> Path:
+        return self.directory / "data"
+
+    def environ(self) -> dict[str, str]:
+        return {name: value for name, value in os.environ.items() if not name.startswith("SHOAL_")}
 
     def start(self) -> float:
-        data = self.directory / "data"
         self.port = self.port or free_port()
-        command = [sys.executable, "-c", "from shoal.cli.main import main; main()"]
-        command += ["up", "--workers", "0", "--data-dir", str(data), "--listen", f"{self.host}:{self.port}"]
-        environ = {name: value for name, value in os.environ.items() if not name.startswith("SHOAL_")}
+        command = [sys.executable, "-c", "from shoal.cli.main import main; main()", *self.command]
+        command += ["--data-dir", str(self.data), "--listen", f"{self.host}:{self.port}"]
         began = time.perf_counter()
-        self.launch("shoal", command, environ)
+        self.launch("shoal", command, self.environ())
         self.wait_ready()
         took = time.perf_counter() - began
-        self.token = (data / "admin-token").read_text().strip()
+        self.token = (self.data / "admin-token").read_text().strip()
         return took
 
 

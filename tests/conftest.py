@@ -24,6 +24,14 @@ def server() -> Iterator[Server]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def still_server() -> Iterator[Server]:
+    """Its loops are stopped: what a test writes stays as it was written."""
+    with running_server() as server:
+        server.call(server.shoal._loops.stop())
+        yield server
+
+
 @pytest.fixture
 def cluster(server: Server) -> Iterator[Cluster]:
     cluster = fresh_cluster(server)

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 import uvloop
 
 from shoal.assemble.datadir import kubeconfig, write_private
-from shoal.assemble.up import Shoal, UpSettings
+from shoal.assemble.up import Shoal, StoreSettings, UpSettings
 
 Object = dict[str, Any]
 T = TypeVar("T")
@@ -36,11 +36,11 @@ _numbers = itertools.count(1)
 class Server:
     """A `shoal up` in a thread."""
 
-    def __init__(self, directory: Path, port: int = 0) -> None:
+    def __init__(self, directory: Path, port: int = 0, store: StoreSettings | None = None) -> None:
         self.loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="shoal", daemon=True)
         self._thread.start()
-        self.shoal = self.call(Shoal.start(UpSettings(directory, port=port)))
+        self.shoal = self.call(Shoal.start(UpSettings(directory, port=port, store=store or StoreSettings())))
         self.port = self.shoal.server.port
         self.token = (directory / "admin-token").read_text().strip()
         self.authority = self.shoal.server.authority.certificate

@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
 import orjson
 import pytest
 
-from bench import measure, peer, plan, report, subject
+from bench import etcd, measure, peer, plan, report, subject
 from bench.connection import Watching
 from bench.load import quantile
 from bench.measure import Row
 from bench.processes import cpu_seconds, resident_mb, tree
 from bench.servers import Failed, Shoal
+from tests.etcd import etcd_program
 
 TINY = replace(
     plan.QUICK, seconds=0.05, warm=0.0, created=8, updated=32, listed=20, watchers=3, rate=100, updates=4, settle=0.0
@@ -49,6 +51,37 @@ def test_every_load_runs_against_shoal_and_leaves_no_process(tmp_path: Path) -> 
     text = report.tables(rows)
     assert "| get, 64 connections" in text
     assert "≥ 20x" in text
+
+
+def test_shoal_on_etcd_is_measured_with_its_etcd() -> None:
+    program = etcd_program()
+    seen: list[dict[str, list[int]]] = []
+
+    class Shared(etcd.ShoalOnEtcd):
+        def stop(self) -> None:
+            seen.append(self.pids())
+            super().stop()
+
+    class Local(etcd.ShoalWithLocalEtcd):
+        def stop(self) -> None:
+            seen.append(self.pids())
+            super().stop()
+
+    ours: dict[str, measure.Make] = {
+        "shared etcd": lambda directory: Shared(directory, program),
+        "local etcd": lambda directory: Local(directory, program),
+    }
+    assert list(ours) == list(etcd.ways(program))
+    # Not below tmp_path: the name of a socket has to fit into a hundred bytes.
+    with tempfile.TemporaryDirectory(prefix="bench-") as directory:
+        rows = measure.on_etcd(TINY, ours, {}, Path(directory), lambda _: None)
+    titles = [row.title for row in rows]
+    assert titles[:2] == ["get, 32 connections, shared etcd", "get, 32 connections, local etcd"]
+    assert {row.goal for row in rows if row.title.startswith("create")} == {3}
+    assert {row.figures[report.SHOAL]["operations"] for row in rows if row.title.startswith("create")} == {8}
+    assert [{program: len(pids) for program, pids in found.items()} for found in seen] == [{"shoal": 1, "etcd": 1}] * 2
+    assert not any(Path(f"/proc/{pid}").exists() for found in seen for pids in found.values() for pid in pids)
+    assert "| list of 20, local etcd" in report.tables(rows)
 
 
 def test_an_answer_that_is_no_success_ends_the_benchmark(tmp_path: Path) -> None:
@@ -109,6 +142,15 @@ def test_the_tables_compare_and_judge() -> None:
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in report.tables([memory, start]).splitlines()]
     assert rows[2] == ["resident", "50 MB", "300 MB", "250 MB", "0.167x", "≤ 1/4", "met"]
     assert rows[3] == ["start", "0.9 s", "", "", "", "≤ 0.8 s", "missed"]
+
+
+def test_the_etcd_of_both_is_counted() -> None:
+    pair = {report.SHOAL: figures(3000, 900, 1500), report.PEER: figures(600, 250, 300)}
+    line = report.tables([Row("create, local etcd", "etcd", 3, pair)]).splitlines()
+    assert [cell.strip() for cell in line[2].split("|")[1:-1]] == [
+        "create, local etcd", "3,000", "600", "5x", "1.23 / 12.3", "1.23 / 12.3",
+        "900", "1,500", "250", "300", "3.6x", "≥ 3x", "met",
+    ]  # fmt: skip
 
 
 def test_a_busy_generator_is_told() -> None:

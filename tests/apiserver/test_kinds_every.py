@@ -25,8 +25,8 @@ ZEROES = {
 
 
 @pytest.fixture(scope="module")
-def whole(server: Server) -> Iterator[Cluster]:
-    cluster = fresh_cluster(server, profile="cluster")
+def whole(still_server: Server) -> Iterator[Cluster]:
+    cluster = fresh_cluster(still_server, profile="cluster")
     yield cluster
     cluster.close()
 

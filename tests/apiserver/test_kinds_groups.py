@@ -23,8 +23,8 @@ ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 
 
 @pytest.fixture
-def whole(server: Server) -> Iterator[Cluster]:
-    cluster = fresh_cluster(server, profile="cluster")
+def whole(still_server: Server) -> Iterator[Cluster]:
+    cluster = fresh_cluster(still_server, profile="cluster")
     yield cluster
     cluster.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -21,11 +22,11 @@ THINGS = Kind("example.com", "v1", "things")
 class Run:
     """A reflector at work on a script."""
 
-    def __init__(self, transport: Scripted) -> None:
+    def __init__(self, transport: Scripted, unserved: float | None = None) -> None:
         self.clock = FakeClock()
         self.told: list[tuple[str, str | None]] = []
         self.transport = transport
-        self.reflector = Reflector(Client(transport), THINGS, self.clock, self._changed)
+        self.reflector = Reflector(Client(transport), THINGS, self.clock, self._changed, unserved=unserved)
         self._task = asyncio.create_task(self.reflector.run())
 
     def _changed(self, key: Key, obj: Object | None) -> None:
@@ -166,4 +167,24 @@ async def test_a_refused_list_is_tried_again() -> None:
     run.clock.step(FIRST_PAUSE)
     await run.until(lambda: run.reflector.synced)
     assert run.names == ["a"]
+    await run.stop()
+
+
+async def test_a_kind_that_is_not_served_yet_is_looked_for_quietly(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    run = Run(Scripted([404, 404, 404, listed(5, item("a", 3))], [[HOLD]]), unserved=0.1)
+    for looks in (1, 2, 3):
+        await run.until(lambda looks=looks: len(run.transport.asked) == looks)  # type: ignore[misc]
+        await run.stays(lambda: not run.reflector.synced)
+        run.clock.step(0.1)
+    await run.until(lambda: run.names == ["a"])
+    assert caplog.records == []
+    await run.stop()
+
+
+async def test_the_revision_tells_what_has_been_seen() -> None:
+    run = Run(Scripted([listed(5, item("a", 3)), 500], [[event("ADDED", item("b", 8)), expired()]]))
+    assert run.reflector.revision == 0
+    await run.until(lambda: run.reflector.revision == 8)
+    await run.until(lambda: run.reflector.revision == 0)
     await run.stop()

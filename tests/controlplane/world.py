@@ -49,16 +49,17 @@ class World:
 
 
 @asynccontextmanager
-async def world(directory: Path) -> AsyncIterator[World]:
+async def world(directory: Path, *, loops: bool = True) -> AsyncIterator[World]:
     clock = FakeClock()
     store = await SqliteStore.open(directory)
-    loops = Loops()
-    tokens = {"admin": administrator(), loops.token: administrator("system:shoal:loops")}
+    running = Loops()
+    tokens = {"admin": administrator(), running.token: administrator("system:shoal:loops")}
     server = await ApiServer.start(ServerSettings(directory=directory / "pki", tokens=tokens), store, clock)
-    loops.start(server.transport(), server.authority, clock)
+    if loops:
+        running.start(server.transport(), server.authority, clock)
     try:
         yield World(server, clock, Client(server.transport(), "admin", cluster="root"))
     finally:
-        await loops.stop()
+        await running.stop()
         await server.stop()
         await store.close()

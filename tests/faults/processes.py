@@ -1,13 +1,16 @@
-"""A real `shoal up` process on a data directory, to be killed, and a plain client of it."""
+"""A real `shoal up` (or another command that serves) on a data directory, to be killed, and a plain client of it."""
 
 from __future__ import annotations
 
 import http.client
 import json
+import os
 import signal
 import ssl
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,24 +26,42 @@ def command(*arguments: str) -> list[str]:
 class Up:
     """Started and ready when constructed."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, *flags: str, verb: str = "up", environ: dict[str, str] | None = None) -> None:
         self.data = data
         self._clients: list[Client] = []
-        self._said = ""
+        # A file: a pipe that nobody reads would fill up.
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed with the process
         self._process = subprocess.Popen(
-            command("up", "--data-dir", str(data), "--listen", "127.0.0.1:0"), stderr=subprocess.PIPE, text=True
+            command(verb, "--data-dir", str(data), "--listen", "127.0.0.1:0", *flags), stderr=self._errors, env=environ
         )
         self.pid = self._process.pid
-        assert self._process.stderr is not None
-        self._errors = self._process.stderr
-        for line in self._errors:
-            if line.startswith("next: "):
-                break
-        else:
-            raise AssertionError(f"shoal up ended with {self._process.wait()} before it was ready")
+        self._ready = 0
+        end = time.monotonic() + HANG
+        while not self._ready:
+            ended = self._process.poll()
+            _, line, after = self.said.partition("\nnext: ")
+            if line and after.endswith("\n"):
+                self._ready = len(self.said)
+            elif ended is not None or time.monotonic() > end:
+                self._end(signal.SIGKILL)
+                raise AssertionError(f"shoal {verb} ended with {ended} before it was ready: {self._said}")
+            else:
+                time.sleep(0.01)
         self.port = int((data / "port").read_text())
         self.token = (data / "admin-token").read_text().strip()
         self.context = ssl.create_default_context(cafile=str(data / "pki" / "ca.crt"))
+
+    @property
+    def said(self) -> str:
+        """All of standard error."""
+        if self._errors.closed:
+            return self._said
+        return os.pread(self._errors.fileno(), 1 << 24, 0).decode()
+
+    def wait(self) -> tuple[int, str]:
+        """The exit code when it ends by itself, and what it said since it was ready."""
+        self._process.wait(HANG)
+        return self._end(signal.SIGKILL)
 
     def kill(self) -> None:
         self._end(signal.SIGKILL)
@@ -58,9 +79,11 @@ class Up:
     def _end(self, number: signal.Signals) -> tuple[int, str]:
         if self._process.poll() is None:
             self._process.send_signal(number)
+        self._process.wait(HANG)
         if not self._errors.closed:
-            self._said = self._process.communicate(timeout=HANG)[1]
-        return self._process.returncode, self._said
+            self._said = self.said
+            self._errors.close()
+        return self._process.returncode, self._said[self._ready :]
 
     def client(self) -> Client:
         """Closed by `close`, if not before."""

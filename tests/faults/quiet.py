@@ -11,7 +11,7 @@ import orjson
 
 from shoal.apiserver.cache import REMOVED, Cache, split_key
 from shoal.apiserver.encoding import splice
-from shoal.store.sqlite import SqliteStore
+from shoal.store.interface import Store
 from tests.serving import Server
 
 
@@ -35,7 +35,7 @@ def check_cache(server: Server, cluster: str) -> int:
     return server.call(_check(server.shoal.store, server.shoal.server.core.cache, cluster))
 
 
-async def _check(store: SqliteStore, cache: Cache, only: str) -> int:
+async def _check(store: Store, cache: Cache, only: str) -> int:
     await store.settled()
     everything, revision = await store.range("")
     stored = [found for found in everything if split_key(found.key)[1] == only]

@@ -112,12 +112,3 @@ def test_the_hub_serves_every_kind_in_root_when_asked_to_and_remembers(tmp_path:
     again = Up(tmp_path)
     assert again.client().request("GET", "/apis/apps/v1/deployments")["kind"] == "DeploymentList"
     again.close()
-
-
-@pytest.mark.parametrize("flag", [("--store", "etcd"), ("--etcd-servers", "https://x"), ("--workers", "2")])
-def test_what_is_not_there_yet_is_refused_by_name(tmp_path: Path, flag: tuple[str, str]) -> None:
-    ended = subprocess.run(
-        command("up", "--data-dir", str(tmp_path), *flag), capture_output=True, text=True, timeout=60
-    )
-    assert ended.returncode == 2
-    assert flag[0] in ended.stderr or "--store etcd" in ended.stderr

@@ -248,3 +248,29 @@ def test_who_needs_no_budget() -> None:
     assert not costs_nothing(running, budget())
     ready = {**running, "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
     assert not costs_nothing(ready, budget(desiredHealthy=1, currentHealthy=1))
+
+
+LOST = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+NOT_READY = {"key": "node.kubernetes.io/not-ready", **LOST}
+UNREACHABLE = {"key": "node.kubernetes.io/unreachable", **LOST}
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ([], [NOT_READY, UNREACHABLE]),
+        ([{"key": "x", "operator": "Exists"}], [{"key": "x", "operator": "Exists"}, NOT_READY, UNREACHABLE]),
+        ([{"operator": "Exists"}], [{"operator": "Exists"}]),
+        ([{**NOT_READY, "tolerationSeconds": 5}], [{**NOT_READY, "tolerationSeconds": 5}, UNREACHABLE]),
+        (
+            [{"operator": "Exists", "effect": "NoSchedule"}],
+            [{"operator": "Exists", "effect": "NoSchedule"}, NOT_READY, UNREACHABLE],
+        ),
+    ],
+)
+def test_a_pod_stays_a_while_on_a_lost_node(given: list[Object], wanted: list[Object]) -> None:
+    spec: Object = {"tolerations": given}
+    pods.tolerate_lost_node(spec)
+    assert spec["tolerations"] == wanted
+    pods.tolerate_lost_node(spec)
+    assert spec["tolerations"] == wanted

@@ -78,6 +78,20 @@ async def test_later() -> None:
     assert await queue.take() == "a"
 
 
+async def test_of_several_times_the_earliest_counts() -> None:
+    clock = FakeClock()
+    queue: WorkQueue[str] = WorkQueue(clock)
+    for seconds in (9, 5, 7):
+        queue.add_after("a", seconds)
+    await settle()
+    assert len(queue._later) == 1
+    clock.step(5)
+    assert await queue.take() == "a"
+    queue.done("a")
+    clock.step(5)
+    assert await is_empty(queue)
+
+
 async def test_a_failure_rests_longer_each_time() -> None:
     clock = FakeClock()
     queue: WorkQueue[str] = WorkQueue(clock)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ import pytest
 
 from shoal.store.interface import Store
 from shoal.store.sqlite import SqliteStore
+from tests.etcd import Etcd, running_etcd
 
 if TYPE_CHECKING:
     from tests.store.contract import OpenStore
@@ -39,3 +40,9 @@ async def sqlite(tmp_path: Path) -> AsyncIterator[SqliteStore]:
     opened = await SqliteStore.open(tmp_path / "data")
     yield opened
     await opened.close()
+
+
+@pytest.fixture(scope="session")
+def etcd() -> Iterator[Etcd]:
+    with running_etcd() as etcd:
+        yield etcd

@@ -419,3 +419,25 @@ async def test_kill_9_loses_no_acknowledged_write(tmp_path: Path) -> None:
     assert store.revision >= newest
     assert await store.put("/after", b"v", 0) > newest
     await store.close()
+
+
+async def test_revisions_rise_in_the_order_of_calls(sqlite: SqliteStore) -> None:
+    revisions = await asyncio.gather(*(sqlite.put(f"/{n}", b"v", 0) for n in range(50)))
+    assert revisions == sorted(revisions)
+
+
+async def test_compares_see_queued_writes(sqlite: SqliteStore) -> None:
+    first = sqlite.put("/a", b"one", 0)
+    with pytest.raises(CompareFailed) as failed:
+        sqlite.put("/a", b"two", 0)
+    assert not first.done()
+    assert failed.value.current == await first
+
+
+async def test_a_queued_write_can_be_built_upon(sqlite: SqliteStore) -> None:
+    first = sqlite.put("/a", b"one", 0)
+    with pytest.raises(CompareFailed) as failed:
+        sqlite.put("/a", b"", 0)
+    second = sqlite.put("/a", b"two", failed.value.current)
+    assert await first < await second
+    assert await sqlite.get("/a") == KeyValue("/a", b"two", await second)

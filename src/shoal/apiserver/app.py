@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 
 import orjson
 
@@ -25,6 +25,7 @@ from shoal.apiserver.nonresource import NonResource
 from shoal.apiserver.options import boolean, parse_query
 from shoal.apiserver.paths import ROOT, WILDCARD, Target, parse, verb_of
 from shoal.apiserver.registry import Resource
+from shoal.apiserver.routes import Route, Routes
 from shoal.apiserver.selection import selection
 from shoal.apiserver.turns import Turns, takes_turns
 from shoal.apiserver.verbs import find_read, find_write
@@ -36,8 +37,11 @@ from shoal.objects.errors import (
     StatusError,
     StoreError,
     TimedOut,
+    TooLarge,
+    Unavailable,
 )
-from shoal.objects.wire import Answer, Request, Response
+from shoal.objects.wire import Answer, Request, Response, StreamResponse, Upgrade
+from shoal.store.interface import ValueTooLarge
 
 log = logging.getLogger("shoal.apiserver")
 
@@ -45,17 +49,47 @@ REQUEST_SECONDS = 60.0
 
 
 class App:
-    def __init__(self, core: Core, nonresource: NonResource, metrics: Metrics, audit: Audit | None = None) -> None:
+    def __init__(
+        self,
+        core: Core,
+        nonresource: NonResource,
+        metrics: Metrics,
+        audit: Audit | None = None,
+        routes: Mapping[str, Route] | None = None,
+    ) -> None:
         self._core = core
         self._nonresource = nonresource
         self._metrics = metrics
         self._audit = audit
         self._inflight = InFlight()
         self._turns = Turns()
+        self._routes = Routes(routes or {})
+        self._passed = self._routes.prefixes
 
     def handle(self, request: Request) -> Answer | Awaitable[Answer]:
-        began = self._core.clock.monotonic()
+        if request.path.startswith(self._passed):
+            return self._pass_on(request)
         target = parse(request.path)
+        if target.is_resource and not _any_state(request.query):
+            try:
+                fresh = self._core.store.fresh()
+            except StoreError as error:
+                return self._failed(request, error, None)
+            if fresh is not None:
+                return self._when(fresh, request, target)
+        return self._begin(request, target)
+
+    async def _when(self, fresh: Awaitable[None], request: Request, target: Target) -> Answer:
+        """Other servers write the same store: nobody is answered with less than they have told anybody."""
+        try:
+            await fresh
+        except StoreError as error:
+            return self._failed(request, error, None)
+        answer = self._begin(request, target)
+        return await answer if isinstance(answer, Awaitable) else answer
+
+    def _begin(self, request: Request, target: Target) -> Answer | Awaitable[Answer]:
+        began = self._core.clock.monotonic()
         labels = (request.method, target.group, target.version, target.plural, target.subresource)
         record = self._audit.begin(request, target) if self._audit is not None else None
         try:
@@ -65,6 +99,28 @@ class App:
         if isinstance(answer, Call):
             return self._wait(answer, labels, began, record)
         return self._done(request, labels, began, answer, record)
+
+    def _pass_on(self, request: Request) -> Answer | Awaitable[Answer]:
+        """Not authenticated, audited or changed here: all that is done where the request is answered."""
+        began = self._core.clock.monotonic()
+        name, handler = self._routes.opened(request.path)
+        labels = (request.method, "", "", name, "")
+        try:
+            answer = handler(request)
+        except Exception as error:
+            answer = self._failed(request, error, None)
+        if isinstance(answer, (Response, StreamResponse, Upgrade)):
+            self._metrics.observe(labels, answer.status, self._core.clock.monotonic() - began)
+            return answer
+        return self._passed_on(request, labels, began, answer)
+
+    async def _passed_on(self, request: Request, labels: Labels, began: float, coming: Awaitable[Answer]) -> Answer:
+        try:
+            answer = await coming
+        except Exception as error:
+            answer = self._failed(request, error, None)
+        self._metrics.observe(labels, answer.status, self._core.clock.monotonic() - began)
+        return answer
 
     def close(self) -> None:
         """When nothing more comes."""
@@ -109,6 +165,10 @@ class App:
         if record is not None and user is not record.user:
             record.acts_as = user
         if not target.is_resource:
+            route = self._routes.guarded(request.path)
+            if route is not None:
+                self._allow(route.wanted(request.path), user, record)
+                return route.handler(request)
             if record is not None:
                 self._decide(record, user, Attributes(target.cluster, record.verb, path=target.path.rstrip("/") or "/"))
             return self._nonresource.answer(request, target, user, cluster, query)
@@ -170,6 +230,9 @@ class App:
             namespace=namespace,
             name=name,
         )
+        self._allow(attributes, user, record)
+
+    def _allow(self, attributes: Attributes, user: User, record: Record | None) -> None:
         decision = self._core.authorizer.authorize(user, attributes)
         if record is not None:
             record.allowed, record.reason = decision.allowed, decision.reason
@@ -213,6 +276,11 @@ def _by_name(fields: str) -> bool:
     return fields.startswith(("metadata.name=", "metadata.name==")) and "," not in fields
 
 
+def _any_state(query: str) -> bool:
+    """Whether the reader said that any state will do."""
+    return "resourceVersion=0" in query and parse_query(query).get("resourceVersion") == "0"
+
+
 def _quoted(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")[:1024]
 
@@ -226,9 +294,11 @@ def _wants_pretty(request: Request) -> bool:
 
 def failure(error: Exception) -> Response:
     """Any exception as the Status a client understands."""
-    if isinstance(error, StoreError):
+    if isinstance(error, ValueTooLarge):
+        error = TooLarge(f"Request entity too large: {error}")
+    elif isinstance(error, StoreError):
         log.error("the store refused: %s", error)
-        error = InternalError(f"Internal error occurred: {error}", retry_after=1)
+        error = Unavailable(str(error), retry_after=1)
     elif not isinstance(error, StatusError):
         log.error("unexpected error", exc_info=error)
         error = InternalError(f"Internal error occurred: {type(error).__name__}")

@@ -15,7 +15,7 @@ from shoal.apiserver.registry import Resource
 from shoal.apiserver.rules import Rules, Shared
 from shoal.kinds import apiextensions, apiregistration, coordination, core, events, rbac
 from shoal.kinds.apiextensions_validation import validate_crd
-from shoal.kinds.builtin import Builtin, profile
+from shoal.kinds.builtin import Builtin, builtin, profile
 from shoal.kinds.definitions import definition, definition_of
 from shoal.objects.errors import Cause
 from shoal.objects.names import (
@@ -110,6 +110,15 @@ ONLY_STATUS = frozenset(
 """Whose labels, annotations and owners do not change by a write to /status; upstream lets the others'."""
 
 _FOUND = Definitions(definition)
+
+
+@cache
+def resource(group: str, version: str, plural: str) -> Resource | None:
+    """One of all that upstream has, whatever the profile; None if it has no such kind."""
+    try:
+        return _resource(builtin(group, version, plural))
+    except KeyError:
+        return None
 
 
 @cache

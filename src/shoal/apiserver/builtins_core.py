@@ -11,6 +11,7 @@ CORE_RULES: dict[str, Rules] = {
         generation=True,
         default=pods.default_pod,
         prepare_create=pods.create_pod,
+        prepare_update=pods.update_pod,
         prepare_status=pods.keep_qos,
         grace=pods.grace_seconds,
         validate=pods.validate_pod,

@@ -296,6 +296,14 @@ class Cache:
                 kind.announce(change)
                 if self._observers:
                     self._tell(kind, change)
+        self._arrived()
+
+    def advance(self, revision: int) -> None:
+        """Nothing of ours happened up to that revision."""
+        self.revision = revision
+        self._arrived()
+
+    def _arrived(self) -> None:
         while self._arrivals:
             arrival = self._arrivals.pop()
             if not arrival.done():

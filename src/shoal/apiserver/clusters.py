@@ -1,8 +1,8 @@
 """Logical clusters: which exist, what each serves.
 
 `root` always exists; another exists exactly as long as its `LogicalCluster` object does, in root. A cluster's
-registry is the shared one of its profile plus its own CRDs, rebuilt lazily after one of them changed; an idle
-cluster holds nothing here.
+registry is the shared one of its profile plus its own CRDs plus, in a hub, the kinds it has learned; rebuilt lazily
+after one of them changed. An idle cluster holds nothing here.
 """
 
 from __future__ import annotations
@@ -11,12 +11,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from shoal.apiserver.cache import Cache, Change, Entry
+from shoal.apiserver.learned import LEARNED, taught
 from shoal.apiserver.paths import ROOT
 from shoal.apiserver.registry import Registry, Resource
+from shoal.kinds import workload
 from shoal.kinds.logicalcluster import GROUP, PLURAL
 
 KIND = (GROUP, PLURAL)
 DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
+LISTED_FIRST = (workload.GROUP,)
+"""Groups that discovery lists before other custom ones: `clusters` alone means theirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,7 @@ class Clusters:
         self._known: dict[str, LogicalCluster] = {}
         self._generations: dict[str, int] = {}
         cache.kind(*DEFINITIONS).listen("*", self._definition_changed)
+        cache.kind(*LEARNED).listen("*", self._learned_changed)
         cache.kind(*KIND).listen(ROOT, self._cluster_changed)
 
     def get(self, name: str) -> LogicalCluster | None:
@@ -82,10 +87,18 @@ class Clusters:
         kind = self._cache.kind(*DEFINITIONS)
         definitions = kind.table(cluster.name).select("")
         removed = any(where == cluster.name for where, _ in kind.removed)
-        if cluster.name != ROOT and not removed and all(entry.virtual for entry in definitions):
+        learned = self._learned(cluster)
+        if cluster.name != ROOT and not removed and not learned and all(entry.virtual for entry in definitions):
             return self._untouched(cluster.profile)
         custom = [resource for entry in definitions for resource in self._defined(entry)]
-        return Registry([*self._shared(cluster.profile), *custom])
+        custom.sort(key=lambda resource: resource.group not in LISTED_FIRST)
+        return Registry([*self._shared(cluster.profile), *learned, *custom])
+
+    def _learned(self, cluster: LogicalCluster) -> list[Resource]:
+        if cluster.profile != "hub":
+            return []
+        found = [taught(entry) for entry in self._cache.kind(*LEARNED).table(cluster.name).select("")]
+        return [resource for resource in found if resource is not None]
 
     def _untouched(self, profile: str) -> Registry:
         """What a cluster serves whose definitions are those it started with."""
@@ -103,6 +116,10 @@ class Clusters:
     def _definition_changed(self, change: Change) -> None:
         self._registries.pop(change.cluster, None)
         self._generations[change.cluster] = change.revision
+
+    def _learned_changed(self, change: Change) -> None:
+        if taught(change.old) is not taught(change.new):
+            self._definition_changed(change)
 
     def _cluster_changed(self, change: Change) -> None:
         self._known.pop(change.last.name, None)

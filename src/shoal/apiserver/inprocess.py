@@ -10,7 +10,8 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 
-from shoal.objects.wire import Answer, Handler, Request, Response
+from shoal.objects.errors import BadRequest, Unavailable
+from shoal.objects.wire import Handler, Request, Response, StreamResponse, Upgrade
 
 
 class InProcessTransport:
@@ -21,8 +22,15 @@ class InProcessTransport:
         self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes
     ) -> tuple[int, Mapping[str, str], bytes]:
         answer = await self._call(Request(method, path, query, headers, body, remote="in-process"))
-        assert isinstance(answer, Response), "a stream was not asked for"
-        content = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
+        if isinstance(answer, Response):
+            content = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
+        else:
+            # A large answer of another server, passed on as it comes.
+            pipe = Pipe()
+            answer.start(pipe)
+            content = b"".join([piece async for piece in pipe.read()])
+            if pipe.broken:
+                raise Unavailable("the answer was cut off", retry_after=1)
         return answer.status, {name.lower(): value for name, value in answer.headers}, content
 
     async def stream(
@@ -39,9 +47,12 @@ class InProcessTransport:
     async def close(self) -> None:
         """Nothing is held open."""
 
-    async def _call(self, request: Request) -> Answer:
+    async def _call(self, request: Request) -> Response | StreamResponse:
         answer = self._handler(request)
-        return answer if not hasattr(answer, "__await__") else await answer
+        made = answer if isinstance(answer, (Response, StreamResponse, Upgrade)) else await answer
+        if isinstance(made, Upgrade):
+            raise BadRequest(f"there is no connection in one process to upgrade to {made.protocol}")
+        return made
 
 
 async def _once(content: bytes) -> AsyncIterator[bytes]:
@@ -55,7 +66,10 @@ class Pipe:
         self._pieces: deque[bytes] = deque()
         self._ready = asyncio.Event()
         self._closed = False
+        self.broken = False
+        """The end was no proper one."""
         self._callbacks: list[Callable[[], None]] = []
+        self._drained: Callable[[], None] | None = None
         self._size = 0
 
     @property
@@ -79,10 +93,15 @@ class Pipe:
             for callback in self._callbacks:
                 callback()
 
-    abort = close
+    def abort(self) -> None:
+        self.broken = self.broken or not self._closed
+        self.close()
 
     def on_close(self, callback: Callable[[], None]) -> None:
         self._callbacks.append(callback)
+
+    def on_drain(self, callback: Callable[[], None]) -> None:
+        self._drained = callback
 
     async def read(self) -> AsyncIterator[bytes]:
         try:
@@ -94,6 +113,8 @@ class Pipe:
                 if self._closed:
                     return
                 self._ready.clear()
+                if self._drained is not None:
+                    self._drained()
                 await self._ready.wait()
         finally:
             self.close()

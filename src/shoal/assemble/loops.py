@@ -7,6 +7,8 @@ import secrets
 from typing import Protocol
 
 from shoal.apiserver.certificates import Authority
+from shoal.assemble.connecting import connect_from
+from shoal.capi.loops import capi_loops
 from shoal.client.requests import Client
 from shoal.client.transport import Transport
 from shoal.clock import Clock, SystemClock
@@ -16,9 +18,18 @@ from shoal.controlplane.events.controller import EventExpiry
 from shoal.controlplane.garbagecollector.controller import garbage_collector
 from shoal.controlplane.logicalclusters.controller import logical_cluster_controller
 from shoal.controlplane.namespaces.controller import namespace_controller
+from shoal.controlplane.nodes.loops import node_loops
 from shoal.controlplane.quota.controller import QuotaController
 from shoal.controlplane.roles.controller import role_loop
+from shoal.controlplane.scheduler.controller import scheduler_loops
 from shoal.controlplane.serviceaccounts.controller import service_account_loops
+from shoal.controlplane.workloads import workload_loops
+from shoal.fleet.loops import fleet_hub_loops
+from shoal.placement.splitter.controller import splitter_loops
+from shoal.provision.loops import provision_loops
+from shoal.runtime.lease import Lease
+from shoal.sync.connecting import Connect
+from shoal.sync.loops import SyncSettings, sync_loops
 
 
 class Runnable(Protocol):
@@ -27,7 +38,8 @@ class Runnable(Protocol):
     async def run(self) -> None: ...
 
 
-def controllers(client: Client, clock: Clock, authority: Authority) -> list[Runnable]:
+def controllers(client: Client, clock: Clock, authority: Authority, url: str) -> list[Runnable]:
+    """`url` is where clients reach the server."""
     return [
         namespace_controller(client, clock),
         definition_controller(client, clock),
@@ -38,6 +50,20 @@ def controllers(client: Client, clock: Clock, authority: Authority) -> list[Runn
         certificate_controller(client, clock, authority.sign_request),
         EventExpiry(client, clock),
         QuotaController(client, clock),
+        *workload_loops(client, clock),
+        *scheduler_loops(client, clock),
+        *node_loops(client, clock),
+        *capi_loops(client, clock, url, authority.certificate.decode()),
+        *provision_loops(client, clock),
+    ]
+
+
+def hub_controllers(client: Client, clock: Clock, connect: Connect) -> list[Runnable]:
+    """What runs beside the hub's server and not beside a worker's."""
+    return [
+        *fleet_hub_loops(client, clock),
+        *sync_loops(client, clock, connect, SyncSettings()),
+        *splitter_loops(client, clock),
     ]
 
 
@@ -47,12 +73,38 @@ class Loops:
         """Their identity, for this process's life only."""
         self._tasks: list[asyncio.Task[None]] = []
 
-    def start(self, transport: Transport, authority: Authority, clock: Clock | None = None) -> None:
+    def start(
+        self,
+        transport: Transport,
+        authority: Authority,
+        clock: Clock | None = None,
+        *,
+        holder: str = "",
+        hub: bool = True,
+        url: str = "https://127.0.0.1:6443",
+    ) -> None:
+        """`hub`: the server is a hub's, not a worker's. `url`: where clients reach it. `holder` names this process
+        among several on one store: then only one of them runs the loops at a time."""
+        clock = clock or SystemClock()
         client = Client(transport, self.token, agent="shoal-loops", cluster="root")
-        for controller in controllers(client, clock or SystemClock(), authority):
-            self._tasks.append(asyncio.create_task(controller.run(), name=controller.name))
+
+        async def run() -> None:
+            loops = controllers(client, clock, authority, url)
+            if hub:
+                loops += hub_controllers(client, clock, connect_from(url, transport))
+            await asyncio.gather(*(_named(loop) for loop in loops))
+
+        if holder:
+            lease = Lease(client, clock, "kube-system", "shoal-loops", holder)
+            self._tasks.append(asyncio.create_task(lease.run(run), name="lease"))
+        else:
+            self._tasks.append(asyncio.create_task(run(), name="loops"))
 
     async def stop(self) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _named(loop: Runnable) -> asyncio.Task[None]:
+    return asyncio.create_task(loop.run(), name=loop.name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,12 +31,15 @@ from shoal.apiserver.openapi import OpenApi
 from shoal.apiserver.paths import ROOT
 from shoal.apiserver.roles import CachedRoles
 from shoal.apiserver.tokens import TokenSigner, signing_key
+from shoal.assemble.routes import RoutesOf, no_routes
 from shoal.clock import Clock, SystemClock, rfc3339
 from shoal.kinds import logicalcluster
-from shoal.store.interface import Store
+from shoal.store.interface import CompareFailed, Store
 
 MASTERS = ("system:masters",)
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_RANDOM = random.Random()
+"""The server's own: nobody else in the process can seed it, and so repeat a uid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,8 @@ class ServerSettings:
     window: Window = field(default_factory=Window)
     audit: AuditSettings = field(default_factory=AuditSettings)
     stop_seconds: float = 10.0
+    routes: RoutesOf = no_routes
+    """What is served beside the Kubernetes API."""
 
 
 class ApiServer:
@@ -76,7 +82,8 @@ class ApiServer:
         core = await make_core(settings, store, clock, address)
         metrics = Metrics()
         nonresource = NonResource(core, Discovery(), OpenApi(), metrics)
-        app = App(core, nonresource, metrics, open_audit(settings.audit, clock))
+        nonresource.ready_checks["store"] = store.problem
+        app = App(core, nonresource, metrics, open_audit(settings.audit, clock), settings.routes(core))
         http = HttpServer(app.handle, limits=settings.limits, on_error=failure)
         server = cls(settings, core, app, http, authority)
         metrics.gauge("shoal_store_revision", "The newest durable revision.", lambda: core.cache.revision)
@@ -131,15 +138,15 @@ async def make_core(settings: ServerSettings, store: Store, clock: Clock, addres
         clock=clock,
         dice=Dice(
             uid=_random_uid,
-            suffix=lambda: "".join(random.choices(_LETTERS, k=5)),
-            fraction=random.random,
+            suffix=lambda: "".join(_RANDOM.choices(_LETTERS, k=5)),
+            fraction=_RANDOM.random,
         ),
     )
 
 
 def _random_uid() -> str:
     """A version 4 UUID. It has to be unique, not secret, so it need not ask the kernel."""
-    digits = f"{random.getrandbits(128):032x}"
+    digits = f"{_RANDOM.getrandbits(128):032x}"
     variant = "89ab"[int(digits[16], 16) & 3]
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
@@ -149,9 +156,10 @@ async def _load(store: Store, cache: Cache) -> None:
     oldest = store.compacted
     found, _ = await store.range("", revision=oldest)
     cache.load(iter(found), oldest)
-    until = store.revision
-    store.watch(oldest, cache.apply)
-    await cache.reached(until)
+    store.watch(oldest, cache.apply, cache.advance)
+    # Others may write meanwhile: from the moment both are equal the watch is live, and neither runs ahead.
+    while cache.revision < store.revision:
+        await cache.reached(store.revision)
 
 
 async def _ensure_root(store: Store, cache: Cache, clock: Clock, profile: str) -> None:
@@ -161,7 +169,8 @@ async def _ensure_root(store: Store, cache: Cache, clock: Clock, profile: str) -
     key = store_key(kind.key, ROOT, "", ROOT)
     if entry is None:
         obj = logicalcluster.root(rfc3339(clock.now()), str(uuid.uuid4()), profile or "hub")
-        await store.put(key, encode(obj), 0)
+        with suppress(CompareFailed):  # another server of the store was as quick
+            await store.put(key, encode(obj), 0)
     elif profile and entry.object()["spec"].get("profile") != profile:
         obj = entry.object()
         obj["spec"]["profile"] = profile

@@ -1,103 +1,66 @@
-"""`shoal up`: everything in one process, on one data directory."""
+"""`shoal up`: a hub and its workers in one process, on one data directory. `shoal hub` is the same without workers."""
 
 from __future__ import annotations
 
 import asyncio
-import errno
-import gc
-import os
-import signal
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
-
-import uvloop
+from dataclasses import dataclass
 
 from shoal.apiserver.audit import AuditSettings as AuditSettings
-from shoal.apiserver.malloc import tune
-from shoal.assemble.datadir import DataDir, DataDirError, host_names, kubeconfig, write_private
-from shoal.assemble.loops import Loops
-from shoal.assemble.server import ApiServer, ServerSettings, administrator
-from shoal.store.sqlite import SqliteStore
+from shoal.assemble.instance import Shoal as Shoal
+from shoal.assemble.instance import UpSettings as UpSettings
+from shoal.assemble.process import serve
+from shoal.assemble.store_settings import StoreSettings as StoreSettings
+from shoal.assemble.worker import Worker, server_settings, worker_settings
+from shoal.objects.errors import StoreError
 
 
 @dataclass(frozen=True, slots=True)
-class UpSettings:
-    data_dir: Path
-    host: str = "127.0.0.1"
-    port: int = 6443
-    audit: AuditSettings = field(default_factory=AuditSettings)
-    root_profile: str = ""
+class WorkersInside:
+    """Of `shoal up`."""
+
+    count: int = 0
+    capacity: int = 100
 
 
-class Shoal:
-    """A running `shoal up`. Tests start it in their own loop; the command line through `run`."""
+class Up:
+    """A running hub with workers beside it, reached without a socket."""
 
-    def __init__(self, directory: DataDir, store: SqliteStore, server: ApiServer, loops: Loops) -> None:
-        self.directory = directory
-        self.store = store
-        self.server = server
-        self._loops = loops
+    def __init__(self, hub: Shoal, workers: list[Worker]) -> None:
+        self.hub, self.workers = hub, workers
 
     @classmethod
-    async def start(cls, settings: UpSettings) -> Shoal:
-        directory = DataDir(settings.data_dir)
+    async def start(cls, settings: UpSettings, workers: WorkersInside) -> Up:
+        up = cls(await Shoal.start(settings), [])
         try:
-            store = await SqliteStore.open(directory.path)
-            token = directory.admin_token()
-            loops = Loops()
-            server = await ApiServer.start(
-                ServerSettings(
-                    directory=directory.path / "pki",
-                    host=settings.host,
-                    port=directory.port(settings.port),
-                    names=tuple(host_names()),
-                    tokens={token: administrator(), loops.token: administrator("system:shoal:loops")},
-                    audit=settings.audit,
-                    root_profile=settings.root_profile,
-                ),
-                store,
-            )
-        except BaseException as error:
-            directory.close()
-            if isinstance(error, OSError) and error.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL):
-                port = directory.port(settings.port)
-                why = os.strerror(error.errno).lower()
-                raise DataDirError(
-                    f"cannot listen on {settings.host}:{port}: {why}",
-                    "give another address: shoal up --listen HOST:PORT",
-                ) from None
+            for number in range(1, workers.count + 1):
+                up.workers.append(await up._start_worker(f"worker-{number}", settings, workers.capacity))
+        except BaseException:
+            await up.stop()
             raise
-        if not settings.port:
-            directory.keep_port(server.port)
-        write_private(directory.path / "kubeconfig", kubeconfig(server.url, server.authority.certificate, token))
-        loops.start(server.transport(), server.authority)
-        return cls(directory, store, server, loops)
+        return up
+
+    async def _start_worker(self, name: str, settings: UpSettings, capacity: int) -> Worker:
+        hub = self.hub
+        # Whatever the hub's store is, a worker's belongs to this machine.
+        own = server_settings(settings.data_dir / "workers" / name)
+        known = worker_settings(name, capacity, "", hub.server.url, hub.server.authority.certificate.decode())
+        return await Worker.start(own, known, hub.client("shoal-worker"), hub.tunnels)
+
+    @property
+    def failure(self) -> asyncio.Future[StoreError]:
+        return self.hub.store.failure
 
     async def stop(self) -> None:
-        await self._loops.stop()
-        await self.server.stop()
-        await self.store.close()
-        self.directory.close()
+        for worker in reversed(self.workers):
+            await worker.stop()
+        await self.hub.stop()
 
 
-def run(settings: UpSettings, ready: Callable[[Shoal], None]) -> None:
-    """Until SIGTERM or SIGINT."""
-    tune()
-    # What is loaded by now stays; what requests make dies young. Python's own thresholds suit small programs.
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
+def run(settings: UpSettings, ready: Callable[[Shoal], None], workers: WorkersInside | None = None) -> None:
+    async def start() -> Up:
+        up = await Up.start(settings, workers or WorkersInside())
+        ready(up.hub)
+        return up
 
-    async def main() -> None:
-        stopping = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stopping.set)
-        shoal = await Shoal.start(settings)
-        ready(shoal)
-        await stopping.wait()
-        print("stopping", file=sys.stderr)
-        await shoal.stop()
-
-    uvloop.run(main())
+    serve(start)

@@ -13,8 +13,10 @@ from shoal.objects.errors import ShoalError
 COMMANDS = {
     "up": "hub, workers and every loop in one process",
     "hub": "the API server and its loops",
+    "worker": "joins a hub, hosts control planes",
     "crds": "prints Shoal's CustomResourceDefinitions",
-    "kubeconfig": "prints the admin's kubeconfig",
+    "kubeconfig": "prints the admin's kubeconfig, or a managed cluster's",
+    "status": "the fleet on one page",
 }
 
 
@@ -46,12 +48,12 @@ def main() -> None:
     try:
         shoal()
     except ShoalError as error:
-        fail(str(error), getattr(error, "hint", ""))
+        fail(str(error), getattr(error, "hint", ""), getattr(error, "exit_code", 1))
 
 
-def fail(message: str, hint: str = "") -> None:
-    """What went wrong, then the command to type; exit code 1."""
+def fail(message: str, hint: str = "", exit_code: int = 1) -> None:
+    """What went wrong, then the command to type."""
     print(f"error: {message}", file=sys.stderr)
     if hint:
         print(f"hint: {hint}", file=sys.stderr)
-    raise SystemExit(1)
+    raise SystemExit(exit_code)

@@ -6,19 +6,33 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 
 from shoal.assemble.datadir import default_data_dir
-from shoal.assemble.up import AuditSettings, Shoal, UpSettings, run
+from shoal.assemble.up import AuditSettings, Shoal, StoreSettings, UpSettings, WorkersInside, run
 
+_STORE_OPTIONS = (
+    click.option(
+        "--store", type=click.Choice(["sqlite", "etcd"]), help="[default: sqlite; etcd where --etcd-servers is given]"
+    ),
+    click.option(
+        "--etcd-servers", default="", metavar="URLS", help="Of an etcd cluster, with commas; none starts a local etcd."
+    ),
+    click.option("--etcd-prefix", default="/shoal", show_default=True, help="Where the store is in etcd."),
+    click.option("--etcd-cafile", default="", metavar="FILE", help="The authority that signed etcd's certificates."),
+    click.option("--etcd-certfile", default="", metavar="FILE", help="Our certificate for etcd."),
+    click.option("--etcd-keyfile", default="", metavar="FILE", help="Its key."),
+    click.option("--etcd-username", default="", metavar="NAME", help="When etcd has users."),
+    click.option("--etcd-password-file", type=click.Path(path_type=Path), help="Holds that user's password."),
+)
 _OPTIONS = (
     click.option("--data-dir", type=click.Path(path_type=Path), help="Where everything is kept. [$SHOAL_DATA_DIR]"),
     click.option(
         "--listen", default="127.0.0.1:6443", show_default=True, help="Address and port; port 0 picks one and keeps it."
     ),
-    click.option("--store", type=click.Choice(["sqlite", "etcd"]), default="sqlite", show_default=True),
-    click.option("--etcd-servers", default="", metavar="URLS", help="Not supported yet."),
+    *_STORE_OPTIONS,
     click.option("--audit-log-path", default="", metavar="FILE", help="Records every request; - is standard output."),
     click.option(
         "--audit-log-maxsize", default=100, show_default=True, help="Megabytes after which the file is rotated."
@@ -26,6 +40,12 @@ _OPTIONS = (
     click.option("--audit-log-maxbackup", default=0, show_default=True, help="Rotated files to keep; 0 keeps all."),
     click.option("--audit-policy-file", type=click.Path(path_type=Path), help="Which requests are recorded: a Policy."),
 )
+
+
+def store_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(_STORE_OPTIONS):
+        command = option(command)
+    return command
 
 
 def serving_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -37,23 +57,57 @@ def serving_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def serve(
     data_dir: Path | None,
     listen: str,
-    store: str,
-    etcd_servers: str,
     audit_log_path: str,
     audit_log_maxsize: int,
     audit_log_maxbackup: int,
     audit_policy_file: Path | None,
     root_profile: str = "",
+    workers: WorkersInside | None = None,
+    **store: Any,
 ) -> None:
-    if store == "etcd" or etcd_servers:
-        raise click.UsageError("--store etcd is not supported yet; the embedded sqlite store is")
+    stored = store_settings(**store)
     host, port = split_address(listen)
     if audit_policy_file is not None and not audit_log_path:
         raise click.UsageError("--audit-policy-file needs --audit-log-path")
     if audit_log_maxsize < 1 or audit_log_maxbackup < 0:
         raise click.UsageError("--audit-log-maxsize is at least 1, --audit-log-maxbackup at least 0")
     audit = AuditSettings(audit_log_path, audit_log_maxsize, audit_log_maxbackup, audit_policy_file)
-    run(UpSettings(data_dir or default_data_dir(os.environ), host, port, audit, root_profile), announce)
+    directory = data_dir or default_data_dir(os.environ)
+    run(UpSettings(directory, host, port, audit, root_profile, stored), announce, workers)
+
+
+def store_settings(
+    store: str | None,
+    etcd_servers: str,
+    etcd_prefix: str,
+    etcd_cafile: str,
+    etcd_certfile: str,
+    etcd_keyfile: str,
+    etcd_username: str,
+    etcd_password_file: Path | None,
+) -> StoreSettings:
+    """The flags of the store, or what is wrong with them."""
+    entry = (etcd_cafile, etcd_certfile, etcd_keyfile, etcd_username, etcd_password_file)
+    urls = tuple(url.strip().rstrip("/") for url in etcd_servers.split(",") if url.strip())
+    if store != "etcd" and not (store is None and urls):
+        if urls or any(entry):
+            raise click.UsageError("--etcd-... flags go with --store etcd")
+        return StoreSettings()
+    wrong = [url for url in urls if not url.startswith(("http://", "https://")) or not urlsplit(url).hostname]
+    if wrong:
+        raise click.UsageError(f"--etcd-servers {wrong[0]}: give URLs such as https://10.0.0.1:2379")
+    if not urls and any(entry):
+        raise click.UsageError("--etcd-servers is missing: a local etcd takes no certificates and no user")
+    if len({url.partition(":")[0] for url in urls}) > 1:
+        raise click.UsageError("--etcd-servers: either all of them https:// or none")
+    if bool(etcd_certfile) != bool(etcd_keyfile):
+        raise click.UsageError("--etcd-certfile and --etcd-keyfile go together")
+    if bool(etcd_username) != bool(etcd_password_file):
+        raise click.UsageError("--etcd-username and --etcd-password-file go together")
+    if not etcd_prefix.strip("/"):
+        raise click.UsageError("--etcd-prefix is empty: etcd may hold more than one store")
+    word = etcd_password_file.read_text().strip() if etcd_password_file else ""
+    return StoreSettings("etcd", urls, "/" + etcd_prefix.strip("/"), *entry[:4], word)
 
 
 def split_address(listen: str) -> tuple[str, int]:

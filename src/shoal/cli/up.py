@@ -6,15 +6,16 @@ from typing import Any
 
 import click
 
+from shoal.assemble.up import WorkersInside
 from shoal.cli.serving import serve, serving_options
 
 
 @click.command(name="up")
 @serving_options
-@click.option("--workers", default=0, show_default=True, help="Workers in this process; only 0 for now.")
-@click.option("--capacity", default=0, help="Slots of each worker; there are no workers yet.")
+@click.option("--workers", default=2, show_default=True, type=click.IntRange(0, 64), help="Workers in this process.")
+@click.option(
+    "--capacity", default=100, show_default=True, type=click.IntRange(0), help="Clusters each of them hosts at most."
+)
 def command(workers: int, capacity: int, **serving: Any) -> None:
-    """Starts Shoal and serves until it is stopped."""
-    if workers or capacity:
-        raise click.UsageError("--workers and --capacity: this version has no workers yet; leave them out, or give 0")
-    serve(**serving)
+    """Starts a hub and its workers, and serves until it is stopped."""
+    serve(**serving, workers=WorkersInside(workers, capacity))

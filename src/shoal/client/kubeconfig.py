@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import ssl
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,6 +14,7 @@ import yaml
 
 from shoal.client.https import HttpsTransport
 from shoal.client.requests import Client
+from shoal.client.transport import Endpoint
 from shoal.objects.errors import ShoalError
 
 Object = dict[str, Any]
@@ -24,42 +26,89 @@ class KubeconfigError(ShoalError):
 
 def load(path: Path, context: str = "", agent: str = "shoal") -> Client:
     """A client for the file's current context, or the one named."""
+    return _client(load_endpoint(path, context), agent)
+
+
+def load_endpoint(path: Path, context: str = "") -> Endpoint:
+    """As `load`, for connections that are none of a client's."""
     try:
-        config = yaml.safe_load(path.read_text())
-    except (OSError, yaml.YAMLError) as error:
+        text = path.read_text()
+    except OSError as error:
         raise KubeconfigError(f"{path} cannot be read: {error}") from None
+    return endpoint_of(parse(text, str(path)), context, where=str(path), beside=path.parent)
+
+
+def parse(text: str, where: str) -> Object:
+    try:
+        config = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise KubeconfigError(f"{where} cannot be read: {error}") from None
     if not isinstance(config, dict):
-        raise KubeconfigError(f"{path} is not a kubeconfig")
+        raise KubeconfigError(f"{where} is not a kubeconfig")
+    return config
+
+
+def client_of(
+    config: Object, context: str = "", agent: str = "shoal", *, where: str, beside: Path | None = None
+) -> Client:
+    """`beside` is where the files are that it names; without, it may name none (it came over the network)."""
+    return _client(endpoint_of(config, context, where=where, beside=beside), agent)
+
+
+def _client(endpoint: Endpoint, agent: str) -> Client:
+    return Client(HttpsTransport(endpoint.server, endpoint.tls), endpoint.token, agent)
+
+
+def endpoint_of(config: Object, context: str = "", *, where: str, beside: Path | None = None) -> Endpoint:
     name = context or str(config.get("current-context") or "")
-    chosen = _named(config, "contexts", name, path).get("context") or {}
-    cluster = _named(config, "clusters", str(chosen.get("cluster")), path).get("cluster") or {}
-    user = _named(config, "users", str(chosen.get("user")), path).get("user") or {}
+    chosen = _named(config, "contexts", name, where).get("context") or {}
+    cluster = _named(config, "clusters", str(chosen.get("cluster")), where).get("cluster") or {}
+    user = _named(config, "users", str(chosen.get("user")), where).get("user") or {}
     for plugin in ("exec", "auth-provider"):
         if plugin in user:
-            raise KubeconfigError(f"{path}: users with {plugin} are not supported; use a token or a client certificate")
+            raise KubeconfigError(
+                f"{where}: users with {plugin} are not supported; use a token or a client certificate"
+            )
     server = str(cluster.get("server", ""))
     parts = urlsplit(server)
     if parts.scheme != "https" or not parts.netloc:
-        raise KubeconfigError(f"{path}: the server must be an https URL, not {server!r}")
-    transport = HttpsTransport(server, _tls(cluster, user, path.parent))
-    return Client(transport, _token(user, path.parent), agent)
+        raise KubeconfigError(f"{where}: the server must be an https URL, not {server!r}")
+    files = _Files(where, beside)
+    authority = _material(cluster, "certificate-authority", files).decode()
+    return Endpoint(server, _tls(cluster, user, files), _token(user, files), authority)
 
 
-def _named(config: Object, section: str, name: str, path: Path) -> Object:
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """What a kubeconfig may read besides itself."""
+
+    where: str
+    beside: Path | None
+
+    def read(self, name: str) -> bytes:
+        if self.beside is None:
+            raise KubeconfigError(f"{self.where} names the file {name!r}; it must hold its content instead")
+        try:
+            return (self.beside / name).read_bytes()
+        except OSError as error:
+            raise KubeconfigError(f"{self.where}: {error}") from None
+
+
+def _named(config: Object, section: str, name: str, where: str) -> Object:
     for item in config.get(section) or ():
         if item.get("name") == name:
             found: Object = item
             return found
-    raise KubeconfigError(f"{path} has no {section[:-1]} named {name!r}")
+    raise KubeconfigError(f"{where} has no {section[:-1]} named {name!r}")
 
 
-def _tls(cluster: Object, user: Object, beside: Path) -> ssl.SSLContext:
-    authority = _material(cluster, "certificate-authority", beside)
+def _tls(cluster: Object, user: Object, files: _Files) -> ssl.SSLContext:
+    authority = _material(cluster, "certificate-authority", files)
     trusted = ssl.create_default_context(cadata=authority.decode() if authority else None)
     if cluster.get("insecure-skip-tls-verify"):
         trusted.check_hostname = False
         trusted.verify_mode = ssl.CERT_NONE
-    certificate, key = _material(user, "client-certificate", beside), _material(user, "client-key", beside)
+    certificate, key = _material(user, "client-certificate", files), _material(user, "client-key", files)
     if certificate and key:
         # Python reads client certificates from files only; this one is the owner's alone and gone at once.
         with tempfile.NamedTemporaryFile() as file:
@@ -69,15 +118,15 @@ def _tls(cluster: Object, user: Object, beside: Path) -> ssl.SSLContext:
     return trusted
 
 
-def _material(section: Object, name: str, beside: Path) -> bytes:
+def _material(section: Object, name: str, files: _Files) -> bytes:
     data = section.get(f"{name}-data")
     if data:
         return base64.b64decode(data)
     file = section.get(name)
-    return (beside / str(file)).read_bytes() if file else b""
+    return files.read(str(file)) if file else b""
 
 
-def _token(user: Object, beside: Path) -> str:
+def _token(user: Object, files: _Files) -> str:
     if user.get("tokenFile"):
-        return (beside / str(user["tokenFile"])).read_text().strip()
+        return files.read(str(user["tokenFile"])).decode().strip()
     return str(user.get("token") or "")

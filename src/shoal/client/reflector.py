@@ -13,7 +13,7 @@ from typing import Any
 from shoal.client.requests import Client, Kind
 from shoal.client.transport import Unreachable
 from shoal.clock import Clock
-from shoal.objects.errors import Expired, StatusError
+from shoal.objects.errors import Expired, NotFound, StatusError
 
 log = logging.getLogger("shoal.client")
 
@@ -34,14 +34,30 @@ def key_of(obj: Object) -> Key:
 
 class Reflector:
     def __init__(
-        self, client: Client, kind: Kind, clock: Clock, changed: Changed, *, labels: str = "", fields: str = ""
+        self,
+        client: Client,
+        kind: Kind,
+        clock: Clock,
+        changed: Changed,
+        *,
+        labels: str = "",
+        fields: str = "",
+        unserved: float | None = None,
+        listed: Callable[[], None] | None = None,
     ) -> None:
+        """`listed` is told after each complete list. `unserved`: seconds between looks, without a word, at a kind
+        the server may come to serve later."""
         self._client, self._kind, self._clock, self._changed = client, kind, clock, changed
-        self._labels, self._fields = labels, fields
+        self._labels, self._fields, self._unserved, self._listed = labels, fields, unserved, listed
         self.objects: dict[Key, Object] = {}
         self.synced = False
         """A complete list has been seen."""
         self._revision = ""
+
+    @property
+    def revision(self) -> int:
+        """Everything written up to here has been seen; 0 while nothing is certain."""
+        return int(self._revision or 0)
 
     async def run(self) -> None:
         pause = FIRST_PAUSE
@@ -57,6 +73,10 @@ class Reflector:
                 self._revision = ""
                 continue
             except (StatusError, Unreachable) as error:
+                if self._unserved is not None and isinstance(error, NotFound):
+                    self._revision = ""
+                    await self._clock.sleep(self._unserved)
+                    continue
                 log.info("watch of %s: %s; again in %.1f s", self._kind.plural, error, pause)
             await self._clock.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
@@ -72,6 +92,8 @@ class Reflector:
             self._changed(key, obj)
         for key in gone:
             self._changed(key, None)
+        if self._listed is not None:
+            self._listed()
 
     async def _watch(self) -> bool:
         """Until the watch ends; tells whether it brought anything, so that a server that ends it at once is spared."""

@@ -126,6 +126,10 @@ class Client:
         status, _, answer = await self._transport.request(method, path, parameters, headers, data)
         return _checked(answer, status)
 
+    async def read(self, path: str) -> Object:
+        """Any path of the cluster that is not about a resource: /readyz, /apis/GROUP, /openapi/v3/…"""
+        return await self.call("GET", f"/clusters/{self._cluster}{path}" if self._cluster else path)
+
     def path(self, kind: Kind, name: str = "", namespace: str = "", subresource: str = "") -> str:
         path = f"/clusters/{self._cluster}{kind.prefix}" if self._cluster else kind.prefix
         if namespace:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from shoal.objects.errors import ShoalError
@@ -10,6 +12,17 @@ from shoal.objects.errors import ShoalError
 
 class Unreachable(ShoalError):
     """The server did not answer at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a server is, whom to trust there, and who one is."""
+
+    server: str
+    tls: ssl.SSLContext
+    token: str
+    authority: str = ""
+    """The certificate it is trusted by, as PEM; empty: the system's."""
 
 
 class Transport(Protocol):

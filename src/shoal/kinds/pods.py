@@ -25,6 +25,8 @@ DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 _CONTAINERS = ("containers", "initContainers")
 _QOS_RESOURCES = ("cpu", "memory")
 _SYSTEM_CONDITIONS = ("PodScheduled", "Ready", "Initialized")
+_LOST_NODE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+LOST_NODE_SECONDS = 300
 
 
 def default_pod(obj: Object) -> None:
@@ -37,12 +39,31 @@ def default_pod(obj: Object) -> None:
 
 
 def create_pod(obj: Object) -> None:
+    tolerate_lost_node(obj["spec"])
     obj["status"] = status = {"phase": "Pending", "qosClass": qos_class(obj["spec"])}
     if obj["spec"].get("schedulingGates"):
         gated = "Scheduling is blocked due to non-empty scheduling gates"
         set_condition(
             status, "PodScheduled", "False", obj["metadata"].get("creationTimestamp"), "SchedulingGated", gated
         )
+
+
+def update_pod(new: Object, old: Object) -> None:
+    tolerate_lost_node(new["spec"])
+
+
+def tolerate_lost_node(spec: Object) -> None:
+    """A pod that says nothing else stays five minutes on a node that does not answer: it may come back."""
+    tolerations = spec.get("tolerations") or []
+    for key in _LOST_NODE:
+        if not any((each.get("key") or key) == key and _is_for_execution(each) for each in tolerations):
+            lost = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": LOST_NODE_SECONDS}
+            tolerations = [*tolerations, lost]
+    spec["tolerations"] = tolerations
+
+
+def _is_for_execution(toleration: Object) -> bool:
+    return (toleration.get("effect") or "NoExecute") == "NoExecute"
 
 
 def set_condition(status: Object, kind: str, value: str, now: str | None, reason: str = "", message: str = "") -> None:

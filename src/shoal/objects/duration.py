@@ -1,7 +1,8 @@
-"""Ages as kubectl prints them: two units at most, fewer as they grow. Pure."""
+"""Ages as kubectl prints them (two units at most, fewer as they grow), and durations as Go writes them. Pure."""
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
 UNKNOWN = "<unknown>"
@@ -51,3 +52,19 @@ def human(seconds: float) -> str:
 
 def _pair(big: int, unit: str, small: int, subunit: str) -> str:
     return f"{big}{unit}{small}{subunit}" if small else f"{big}{unit}"
+
+
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_piece = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h)")
+
+
+def parse_duration(text: object) -> float | None:
+    """Seconds of a duration as Go writes it (1h30m, 500ms, 0); None when it is none."""
+    if not isinstance(text, str) or not text:
+        return None
+    if text == "0":
+        return 0.0
+    pieces = _piece.findall(text)
+    if "".join(number + unit for number, unit in pieces) != text:
+        return None
+    return sum(float(number) * _SECONDS[unit] for number, unit in pieces)

@@ -34,6 +34,8 @@ class Request:
     remote: str = ""
     repeated: tuple[tuple[str, str], ...] = ()
     """Every header line in order, only filled when a name came twice."""
+    asked: str = ""
+    """The path the client knows, where a route has rewritten it: what an answer that names addresses repeats."""
 
     def header_list(self, name: str) -> list[str]:
         """All values of a header that may come more than once."""
@@ -73,6 +75,9 @@ class Sink(Protocol):
     def on_close(self, callback: Callable[[], None]) -> None:
         """Called once when the peer or the server has ended the stream."""
 
+    def on_drain(self, callback: Callable[[], None]) -> None:
+        """Called whenever the peer has taken what was written: a sender that holds back goes on then."""
+
 
 @dataclass(slots=True)
 class StreamResponse:
@@ -84,6 +89,43 @@ class StreamResponse:
     headers: tuple[tuple[str, str], ...] = ()
 
 
-Answer = Response | StreamResponse
+class ByteStream(Protocol):
+    """The writing half of a raw connection; asyncio's transports are some."""
+
+    def write(self, data: bytes) -> None: ...
+
+    def close(self) -> None:
+        """After what was written has left."""
+
+    def abort(self) -> None: ...
+
+
+class Receiver(Protocol):
+    """The reading half of a raw connection, called from the event loop's thread; asyncio's protocols are some."""
+
+    def data_received(self, data: bytes) -> None: ...
+
+    def pause_writing(self) -> None:
+        """The stream holds enough: write little until `resume_writing`."""
+
+    def resume_writing(self) -> None: ...
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The last call."""
+
+
+@dataclass(slots=True)
+class Upgrade:
+    """101: the connection speaks another protocol from here on, between `start`'s stream and its receiver."""
+
+    protocol: str
+    """As the client's Upgrade header names it."""
+    start: Callable[[ByteStream], Receiver]
+    status: int = 101
+    content_type: str = ""
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+Answer = Response | StreamResponse | Upgrade
 Handler = Callable[[Request], Answer | Awaitable[Answer]]
 """Answers at once where nothing has to be waited for (a GET from the cache), else by an awaitable."""

@@ -23,7 +23,8 @@ class WorkQueue(Generic[K]):
         self._again: set[K] = set()
         self._failures: dict[K, int] = {}
         self._ready = asyncio.Event()
-        self._later: set[asyncio.Task[None]] = set()
+        self._later: dict[K, tuple[float, asyncio.Task[None]]] = {}
+        """When a key comes back by itself: the earliest time asked for counts."""
 
     def add(self, key: K) -> None:
         if key in self._working:
@@ -36,11 +37,16 @@ class WorkQueue(Generic[K]):
     def add_after(self, key: K, seconds: float) -> None:
         async def wait() -> None:
             await self._clock.sleep(seconds)
+            del self._later[key]
             self.add(key)
 
-        task = asyncio.get_running_loop().create_task(wait())
-        self._later.add(task)
-        task.add_done_callback(self._later.discard)
+        due = self._clock.monotonic() + seconds
+        waiting = self._later.get(key)
+        if waiting is not None:
+            if waiting[0] <= due:
+                return
+            waiting[1].cancel()
+        self._later[key] = due, asyncio.get_running_loop().create_task(wait())
 
     async def take(self) -> K:
         while not self._waiting:
@@ -73,5 +79,6 @@ class WorkQueue(Generic[K]):
             self.add(key)
 
     def close(self) -> None:
-        for task in list(self._later):
+        for _, task in self._later.values():
             task.cancel()
+        self._later.clear()

@@ -1,14 +1,16 @@
 """What the API server needs of a store: ordered revisions, compare-and-swap, history, watch.
 
-One revision line per store: every write gets the next revision of one log. Compares see queued writes;
-delivery to watchers and the returned futures follow durability, in revision order. Values are opaque bytes.
+One revision line per store: every write gets a higher revision than all before it, in one log. Delivery to
+watchers and the returned futures follow durability, in revision order. Values are opaque bytes.
 
     StoreError
     ├── CompareFailed    the key's revision is not the expected one
     ├── Compacted        the asked revision is older than history
     ├── FutureRevision   the asked revision is newer than the store's
+    ├── ValueTooLarge    the store does not take values of that size
     ├── StoreUnavailable it cannot be written or read now (disk full, unreachable); nothing was acknowledged
-    └── StoreFormat      the data is of another program, or of a newer format
+    ├── StoreFormat      the data is of another program, or of a newer format
+    └── StoreLost        the data this server had served is not there any more
 """
 
 from __future__ import annotations
@@ -40,12 +42,22 @@ class FutureRevision(StoreError):
         self.asked, self.current = asked, current
 
 
+class ValueTooLarge(StoreError):
+    pass
+
+
 class StoreUnavailable(StoreError):
     pass
 
 
 class StoreFormat(StoreError):
     pass
+
+
+class StoreLost(StoreError):
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
 
 
 class KeyValue(NamedTuple):
@@ -63,6 +75,8 @@ class Event(NamedTuple):
 
 Deliver = Callable[[Sequence[Event]], None]
 """Takes events in revision order, on the event loop. Must not raise."""
+Advance = Callable[[int], None]
+"""Told that nothing more will come up to that revision: others write revisions too."""
 
 
 class Subscription(Protocol):
@@ -84,13 +98,18 @@ class Store(Protocol):
 
     def put(self, key: str, value: bytes, expected: int) -> asyncio.Future[int]:
         """Writes if the key's revision is `expected` (0: it must not exist); resolves to the new revision
-        once durable and delivered. Raises CompareFailed at once when a queued or durable write is newer."""
+        once durable and delivered. CompareFailed, when another write was first, is raised at once or comes by
+        the future; then that other write is delivered, or `settled` waits for it."""
 
     def delete(self, key: str, expected: int) -> asyncio.Future[int]:
         """As `put`; `expected` is never 0."""
 
     async def settled(self) -> None:
         """Returns when every write queued before this call is durable (or has failed) and delivered."""
+
+    def fresh(self) -> asyncio.Future[None] | None:
+        """Resolves when everything is delivered that was acknowledged to anybody before this call, by any server
+        of this store. None: that is so now."""
 
     async def get(self, key: str) -> KeyValue | None: ...
 
@@ -100,11 +119,18 @@ class Store(Protocol):
         """Keys with the prefix, in byte order, from `start` on, at most `limit` (0: all), as of `revision`
         (0: newest durable). The second value is the revision that was read."""
 
-    def watch(self, after: int, deliver: Deliver) -> Subscription:
+    def watch(self, after: int, deliver: Deliver, advance: Advance | None = None) -> Subscription:
         """First the history after that revision, then everything new, each event once, in order.
         Raises Compacted or FutureRevision."""
 
     async def compact(self, revision: int) -> None:
         """Drops history older than `revision`. Never holds writes for more than a few milliseconds."""
+
+    @property
+    def failure(self) -> asyncio.Future[StoreError]:
+        """Resolves if the store cannot be used any more by this server, to the reason."""
+
+    def problem(self) -> str:
+        """Why it cannot serve at the moment; empty when it can."""
 
     async def close(self) -> None: ...

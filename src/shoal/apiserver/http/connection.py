@@ -25,8 +25,9 @@ from shoal.apiserver.http.flusher import Flusher
 from shoal.apiserver.http.limits import Limits, Phase
 from shoal.apiserver.http.reading import Incoming, RequestReader
 from shoal.apiserver.http.sink import StreamSink
-from shoal.objects.errors import InternalError, StatusError
-from shoal.objects.wire import Answer, ClientCertificate, Handler, Response, StreamResponse
+from shoal.apiserver.http.upgraded import Upgraded
+from shoal.objects.errors import BadRequest, InternalError, StatusError, Unavailable
+from shoal.objects.wire import Answer, ClientCertificate, Handler, Response, StreamResponse, Upgrade
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +55,9 @@ class Server(Protocol):
     def admit(self, connection: Connection) -> bool: ...
 
     def forget(self, connection: Connection) -> None: ...
+
+    def upgrade(self, connection: Connection, transport: asyncio.Transport) -> Upgraded:
+        """What holds the connection's place from now on."""
 
 
 class Connection(asyncio.Protocol):
@@ -167,6 +171,8 @@ class Connection(asyncio.Protocol):
                 self._send(answer)
             elif isinstance(answer, StreamResponse):
                 self._stream(answer)
+            elif isinstance(answer, Upgrade):
+                self._upgrade(answer)
             else:
                 self._wait_for(answer)
         except Exception as error:
@@ -272,6 +278,25 @@ class Connection(asyncio.Protocol):
                 self._send(self._explain(error))
             else:
                 log.exception("a stream failed after its end")
+
+    def _upgrade(self, answer: Upgrade) -> None:
+        incoming = self._incoming
+        if self._stopping:
+            raise Unavailable("the server is stopping", retry_after=1)
+        if not (incoming.upgrade and incoming.chunks):
+            raise BadRequest(f"this takes an HTTP/1.1 request with Connection: Upgrade and Upgrade: {answer.protocol}")
+        if self._reader.hasty:
+            raise BadRequest("bytes came before the upgrade was answered")
+        opening = self._head(answer, b"Connection: Upgrade\r\nUpgrade: %b\r\n" % answer.protocol.encode())
+        self._closing = True
+        upgraded = self._server.upgrade(self, self._transport)
+        try:
+            if not self._reading:
+                self._transport.resume_reading()
+            upgraded.begin(answer, opening)
+        except Exception:
+            log.exception("an upgrade failed")
+            self._transport.abort()
 
     def _head(self, answer: Answer, framing: bytes) -> bytes:
         return head(answer.status, answer.content_type, answer.headers, self._server.date, framing)

@@ -32,12 +32,14 @@ class Incoming:
     keep_alive: bool
     chunks: bool
     """False for HTTP/1.0: a stream ends with the connection."""
+    upgrade: bool = False
+    """The client offers another protocol on this connection."""
 
 
 class RequestReader:
     __slots__ = (
         "_body", "_bound", "_certificate", "_fed", "_headers", "_limits", "_lines", "_parser", "_refusal", "_remote",
-        "_repeated", "_size", "_target", "_version", "ended", "phase", "ready", "wants_continue",
+        "_repeated", "_size", "_target", "_version", "ended", "hasty", "phase", "ready", "wants_continue",
     )  # fmt: skip
 
     def __init__(self, limits: Limits, remote: str, certificate: ClientCertificate | None) -> None:
@@ -49,6 +51,8 @@ class RequestReader:
         self.ready: deque[Incoming | StatusError] = deque()
         self.ended = False
         """Nothing more is read: the last request closes the connection, or was refused."""
+        self.hasty = False
+        """Bytes came after the last request: of a protocol that was not agreed on yet, if it was an upgrade."""
         self.phase = Phase.IDLE
         self.wants_continue = False
         self._target = b""
@@ -66,6 +70,7 @@ class RequestReader:
 
     def feed(self, data: bytes) -> None:
         if self.ended:
+            self.hasty = True
             return
         if self.phase is _IDLE:
             self._bound = 0
@@ -76,8 +81,9 @@ class RequestReader:
             # httptools keeps an unfinished header or trailer to itself, so its length is only seen here.
             if self._fed > self._limits.max_header_bytes:
                 self._refuse(_headers_too_large(self._limits))
-        except httptools.HttpParserUpgrade:
+        except httptools.HttpParserUpgrade as upgrade:
             self.ended = True
+            self.hasty = upgrade.args[0] < len(data)
         except (httptools.HttpParserError, StatusError) as error:
             if not self.ended:
                 self.ended = True
@@ -139,8 +145,9 @@ class RequestReader:
             self._repeated,
         )
         # What follows an upgrade request is no HTTP/1.1 any more.
-        keep_alive = parser.should_keep_alive() and not parser.should_upgrade()
-        self.ready.append(Incoming(request, keep_alive, self._version == "1.1"))
+        upgrade = parser.should_upgrade()
+        keep_alive = parser.should_keep_alive() and not upgrade
+        self.ready.append(Incoming(request, keep_alive, self._version == "1.1", upgrade))
         self.ended = not keep_alive
         self.phase = _IDLE
         self.wants_continue = False

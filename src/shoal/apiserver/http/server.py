@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from shoal.apiserver.http.connection import Connection
 from shoal.apiserver.http.encoding import date_line, status_response
 from shoal.apiserver.http.flusher import Flusher
 from shoal.apiserver.http.limits import Limits
+from shoal.apiserver.http.upgraded import Upgraded
 from shoal.clock import Clock, SystemClock
 from shoal.objects.errors import StatusError
 from shoal.objects.wire import Handler, Response
@@ -35,18 +36,19 @@ class HttpServer:
         self.limits = limits or Limits()
         self.on_error = on_error
         self._connections: set[Connection] = set()
+        self._upgraded: set[Upgraded] = set()
         self.date = b""
         self.now = 0.0
         self._clock = clock or SystemClock()
         self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._all_gone: asyncio.Event | None = None
+        self._one_gone: asyncio.Event | None = None
 
     async def start(self, host: str, port: int, ssl_context: ssl.SSLContext | None = None) -> int:
         """Listens and returns the port: the one asked for, or a free one for 0."""
         loop = asyncio.get_running_loop()
         listener = _listen(host, port)
-        self._all_gone = None
+        self._one_gone = None
         self.flusher = Flusher(loop)
         self._tick(loop)
         self._server = await loop.create_server(
@@ -60,39 +62,59 @@ class HttpServer:
         return int(listener.getsockname()[1])
 
     async def stop(self, grace: float) -> None:
-        """Accepts nothing more, ends streams properly, and gives what is under way `grace` seconds."""
+        """Accepts nothing more, ends streams properly, and gives what is under way `grace` seconds.
+
+        Upgraded connections go last: requests that are under way may be answered through them.
+        """
         if self._server is None:
             return
         self._server.close()
-        self._all_gone = asyncio.Event()
-        for connection in list(self._connections):
-            connection.finish()
-        if not await self._gone(grace):
-            for connection in list(self._connections):
-                connection.abort()
-            await self._gone(1.0)
+        self._one_gone = asyncio.Event()
+        await self._end(self._connections, grace)
+        await self._end(self._upgraded, min(grace, 1.0))
         if self._timer is not None:
             self._timer.cancel()
         self._server = None
 
     def admit(self, connection: Connection) -> bool:
         """Takes a new connection, unless it is one too many or comes after the end."""
-        if self._all_gone is not None or 0 < self.limits.max_connections <= len(self._connections):
+        count = len(self._connections) + len(self._upgraded)
+        if self._one_gone is not None or 0 < self.limits.max_connections <= count:
             return False
         self._connections.add(connection)
         return True
 
-    def forget(self, connection: Connection) -> None:
-        self._connections.discard(connection)
-        if self._all_gone is not None and not self._connections:
-            self._all_gone.set()
+    def forget(self, connection: Connection | Upgraded) -> None:
+        if isinstance(connection, Upgraded):
+            self._upgraded.discard(connection)
+        else:
+            self._connections.discard(connection)
+        if self._one_gone is not None:
+            self._one_gone.set()
 
-    async def _gone(self, seconds: float) -> bool:
-        if self._connections and self._all_gone is not None:
-            try:
-                await asyncio.wait_for(self._all_gone.wait(), seconds)
-            except TimeoutError:
-                return False
+    def upgrade(self, connection: Connection, transport: asyncio.Transport) -> Upgraded:
+        upgraded = Upgraded(transport, self.forget)
+        self._upgraded.add(upgraded)
+        self.forget(connection)
+        return upgraded
+
+    async def _end(self, held: Collection[Connection | Upgraded], grace: float) -> None:
+        for connection in list(held):
+            connection.finish()
+        if not await self._gone(held, grace):
+            for connection in list(held):
+                connection.abort()
+            await self._gone(held, 1.0)
+
+    async def _gone(self, held: Collection[Connection | Upgraded], seconds: float) -> bool:
+        assert self._one_gone is not None
+        try:
+            async with asyncio.timeout(seconds):
+                while held:
+                    self._one_gone.clear()
+                    await self._one_gone.wait()
+        except TimeoutError:
+            return False
         return True
 
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:

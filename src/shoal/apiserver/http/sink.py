@@ -29,8 +29,8 @@ class Stream(Protocol):
 
 class StreamSink:
     __slots__ = (
-        "_callbacks", "_chunks", "_closed", "_ended", "_flusher", "_head", "_held", "_limit", "_loop", "_max_pending",
-        "_pieces", "_scheduled", "_stream", "_transport",
+        "_callbacks", "_chunks", "_closed", "_drained", "_ended", "_flusher", "_head", "_held", "_limit", "_loop",
+        "_max_pending", "_pieces", "_scheduled", "_stream", "_transport",
     )  # fmt: skip
 
     def __init__(
@@ -55,6 +55,7 @@ class StreamSink:
         self._held = 0
         self._closed = self._ended = False
         self._callbacks: list[Callable[[], None]] = []
+        self._drained: Callable[[], None] | None = None
         self._scheduled = True
         self._flusher = flusher
         flusher.add(self)
@@ -95,6 +96,9 @@ class StreamSink:
         if self._closed:
             self._notify()
 
+    def on_drain(self, callback: Callable[[], None]) -> None:
+        self._drained = callback
+
     def drop(self) -> None:
         """The connection is gone, or the answer became another one: nothing more leaves."""
         self._closed = self._ended = True
@@ -116,6 +120,8 @@ class StreamSink:
                 self._transport.write(data)
             if last:
                 self._stream.stream_ended()
+        if self._drained is not None and not self._closed and not self._stream.paused:
+            self._drained()
 
     def tick(self) -> None:
         """Called by the flusher, once for all that was written in one tick of the loop."""

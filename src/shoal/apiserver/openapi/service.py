@@ -58,7 +58,7 @@ class OpenApi:
         if version != "v3" or (name and name not in published.hashes):
             raise NotFound("the server could not find the requested resource")
         if not name:
-            return _index(published, request.path.rstrip("/"), request)
+            return _index(published, (request.asked or request.path).rstrip("/"), request)
         no_transform(accepted(request.headers.get("accept", "")))
         headers = [("Vary", "Accept")]
         digest = published.hashes[name]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shoal.apiserver.core import Call, Core
+from shoal.apiserver.heartbeats import node_lease
 from shoal.apiserver.negotiate import PROTOBUF
 from shoal.apiserver.options import revision
 from shoal.apiserver.render import message, one, served
@@ -16,7 +17,9 @@ def get(core: Core, call: Call) -> Response:
         wanted = revision(call.query.get("resourceVersion", ""))
         if wanted > core.cache.revision:
             raise too_large(wanted, core.cache.revision)
-    entry = call.found()
+    entry = call.entry() or node_lease(core, call)
+    if entry is None:
+        raise call.not_found()
     view, resource = call.view, call.resource
     if view.form == PROTOBUF and view.mode == "object":
         body = protobuf.envelope(resource.api_version, resource.kind, message(resource, entry))

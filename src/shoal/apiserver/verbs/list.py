@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from shoal.apiserver.cache import Entry
 from shoal.apiserver.core import Call, Core
+from shoal.apiserver.heartbeats import has_node_leases, with_node_leases
 from shoal.apiserver.negotiate import PROTOBUF
 from shoal.apiserver.options import EXACT, ListOptions, encode_continue, expired_continue, list_options
 from shoal.apiserver.paths import WILDCARD
@@ -25,10 +26,13 @@ def list_objects(core: Core, call: Call) -> Response:
     else:
         kind, cluster = call.kind, call.target.cluster
         table = kind.as_of(cluster, at) if exact else kind.table(cluster)
-        if chosen is None and not (options.limit or options.after or exact) and call.view.mode == "object":
+        plain = chosen is None and not (options.limit or options.after or exact) and call.view.mode == "object"
+        if plain and not has_node_leases(call):
             form = call.view.form if call.view.form == PROTOBUF else ""
             return everything(call.resource, table, call.namespace, {"resourceVersion": str(at)}, form)
         found = table.select(call.namespace, options.after)
+        if has_node_leases(call):
+            found = with_node_leases(core, call, found, options.after)
         if chosen is None and not (0 < options.limit < len(found)):
             return many(call.resource, call.view, found, {"resourceVersion": str(at)}, core.clock.now(), include)
         rows = [("", entry) for entry in found]

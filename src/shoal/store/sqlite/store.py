@@ -16,7 +16,9 @@ from itertools import islice, takewhile
 from pathlib import Path
 from typing import Self, TypeVar
 
+from shoal.objects.errors import StoreError
 from shoal.store.interface import (
+    Advance,
     Compacted,
     CompareFailed,
     Deliver,
@@ -67,6 +69,7 @@ class SqliteStore:
         self._checkpoints = Checkpoints(file, writer)
         self._compacting = asyncio.Lock()
         self._closed = False
+        self.failure: asyncio.Future[StoreError] = self._loop.create_future()
 
     @classmethod
     async def open(cls, directory: Path) -> Self:
@@ -175,6 +178,9 @@ class SqliteStore:
 
     # --- reading ---
 
+    def fresh(self) -> None:
+        """Nobody else writes this file."""
+
     async def get(self, key: str) -> KeyValue | None:
         self._check_open()
         revision = self._index.get(key)
@@ -195,7 +201,7 @@ class SqliteStore:
         with self._pinned(at):
             return await self._reader.run(job), at
 
-    def watch(self, after: int, deliver: Deliver) -> Subscription:
+    def watch(self, after: int, deliver: Deliver, advance: Advance | None = None) -> Subscription:
         self._check_open()
         self._check_readable(after)
         return self._watches.add(after, deliver)
@@ -214,6 +220,9 @@ class SqliteStore:
             for _ in range(VACUUM_STEPS):
                 if not await self._housekeep(log.give_back):
                     break
+
+    def problem(self) -> str:
+        return "the store is closed" if self._closed else ""
 
     async def close(self) -> None:
         if self._closed:

@@ -1,0 +1,74 @@
+"""Leases of simulated nodes, made when somebody reads them: a node that answers for itself costs no writes.
+
+A Lease that is stored (a real kubelet's) is what it is. Watches tell of stored Leases only.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from shoal.apiserver.cache import Entry
+from shoal.apiserver.core import Call, Core
+from shoal.apiserver.encoding import encode, splice
+from shoal.clock import rfc3339_micro
+from shoal.kinds.simulated import is_simulated
+from shoal.objects.conditions import get_condition
+from shoal.objects.duration import parse_time
+
+RESOURCE = ("coordination.k8s.io", "leases")
+NAMESPACE = "kube-node-lease"
+DURATION_SECONDS = 40
+RENEW_SECONDS = 10
+
+
+def has_node_leases(call: Call) -> bool:
+    """Whether what is asked for may be a node's Lease."""
+    here = call.namespace in ("", NAMESPACE)
+    return here and (call.resource.group, call.resource.plural) == RESOURCE
+
+
+def node_lease(core: Core, call: Call) -> Entry | None:
+    """The one asked for, if a simulated node of that name holds it."""
+    if not has_node_leases(call):
+        return None
+    nodes = core.cache.kind("", "nodes").tables.get(call.target.cluster)
+    node = nodes.entries.get(f"/{call.name}") if nodes is not None else None
+    return _lease(node, core.clock.now()) if node is not None else None
+
+
+def with_node_leases(core: Core, call: Call, found: list[Entry], after: str) -> list[Entry]:
+    """A list of stored Leases, and those of simulated nodes among them; `after` is the last key of the page before."""
+    nodes = core.cache.kind("", "nodes").tables.get(call.target.cluster)
+    stored, now = {entry.key for entry in found}, core.clock.now()
+    made = [_lease(node, now) for node in (nodes.entries.values() if nodes is not None else ())]
+    more = [entry for entry in made if entry is not None and entry.key > after and entry.key not in stored]
+    return sorted([*found, *more], key=lambda entry: entry.key) if more else found
+
+
+def _lease(entry: Entry, now: float) -> Entry | None:
+    node = entry.object()
+    if not is_simulated(node):
+        return None
+    metadata: dict[str, Any] = node["metadata"]
+    ready = get_condition(node, "Ready") or {}
+    lost = parse_time(ready.get("lastTransitionTime")) if ready.get("status") == "Unknown" else None
+    renewed = lost if lost is not None else now - now % RENEW_SECONDS
+    owner = {"apiVersion": "v1", "kind": "Node", "name": entry.name, "uid": metadata["uid"]}
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {
+            "name": entry.name,
+            "namespace": NAMESPACE,
+            "uid": str(uuid.uuid5(uuid.UUID(metadata["uid"]), "lease")),
+            "creationTimestamp": metadata["creationTimestamp"],
+            "ownerReferences": [owner],
+        },
+        "spec": {
+            "holderIdentity": entry.name,
+            "leaseDurationSeconds": DURATION_SECONDS,
+            "renewTime": rfc3339_micro(renewed),
+        },
+    }
+    return Entry(NAMESPACE, entry.name, entry.revision, splice(encode(lease), entry.revision), virtual=True)

@@ -1,0 +1,54 @@
+"""What all servers of one store must have in common: the authority, the key of service accounts, the admin's token.
+
+The first server makes them and keeps them in the store; the next one on an empty data directory takes them from
+there, and one that has others is refused: certificates and tokens of one would be worth nothing at the other. Who
+can read etcd can read every Secret in it anyway.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from shoal.apiserver.certificates import Authority
+from shoal.apiserver.tokens import signing_key
+from shoal.assemble.datadir import DataDir, DataDirError, write_private
+from shoal.assemble.store_settings import Notes
+
+NOTE = "identity"
+FILES = ("pki/ca.crt", "pki/ca.key", "pki/service-account.key", "admin-token")
+
+
+async def share_identity(directory: DataDir, notes: Notes) -> None:
+    own = _read(directory.path)
+    kept = await notes.note(NOTE)
+    if kept is None:
+        Authority(directory.path / "pki")
+        signing_key(directory.path / "pki" / "service-account.key")
+        directory.admin_token()
+        fresh, own = own is None, _read(directory.path)
+        kept = await notes.keep_note(NOTE, json.dumps(own).encode())
+        if fresh and json.loads(kept) != own:
+            own = None  # another server was as quick: its keys stand
+    if own is None:
+        _write(directory.path, json.loads(kept))
+    elif own != json.loads(kept):
+        raise DataDirError(
+            f"the keys in {directory.path} are not those of the servers that share this store",
+            "give an empty --data-dir: the server takes the keys from the store; or another --etcd-prefix",
+        )
+
+
+def _read(path: Path) -> dict[str, str] | None:
+    """None unless all of them are there."""
+    if not all((path / name).exists() for name in FILES):
+        return None
+    return {name: (path / name).read_text() for name in FILES}
+
+
+def _write(path: Path, files: dict[str, str]) -> None:
+    (path / "pki").mkdir(mode=0o700, exist_ok=True)
+    for name in FILES:
+        write_private(path / name, files[name])
+    for derived in ("serving.pem", "serving.json"):
+        (path / "pki" / derived).unlink(missing_ok=True)

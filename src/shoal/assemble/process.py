@@ -1,0 +1,48 @@
+"""What a process that serves does around its server: the event loop, signals, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+import uvloop
+
+from shoal.apiserver.malloc import tune
+from shoal.objects.errors import StoreError
+
+
+class Running(Protocol):
+    @property
+    def failure(self) -> asyncio.Future[StoreError]: ...
+
+    async def stop(self) -> None: ...
+
+
+def serve(start: Callable[[], Awaitable[Running]]) -> None:
+    """Until SIGTERM or SIGINT, or until the store is lost."""
+    tune()
+    # What is loaded by now stays; what requests make dies young. Python's own thresholds suit small programs.
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
+
+    async def main() -> None:
+        stopping = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stopping.set)
+        running = await start()
+        asked = asyncio.ensure_future(stopping.wait())
+        ends: list[asyncio.Future[Any]] = [asked, running.failure]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        asked.cancel()
+        lost = running.failure.result() if running.failure.done() else None
+        print("stopping", file=sys.stderr)
+        await running.stop()
+        if lost is not None:
+            raise lost
+
+    uvloop.run(main())

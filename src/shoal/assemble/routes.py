@@ -1,0 +1,65 @@
+"""What a hub serves beside the Kubernetes API: the addresses of hosted clusters, and the tunnels of its workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from shoal.apiserver.authz import Attributes
+from shoal.apiserver.cache import Cache
+from shoal.apiserver.core import Core
+from shoal.apiserver.paths import ROOT
+from shoal.apiserver.routes import GuardedRoute, OpenRoute, Route
+from shoal.fleet.tunnel import Tunnels, managed_cluster_route, tunnel_worker
+from shoal.kinds import fleet
+
+RoutesOf = Callable[[Core], Mapping[str, Route]]
+"""Routes need the server's core, and the server its routes."""
+
+MOST_REMEMBERED = 16_384
+
+
+def no_routes(core: Core) -> Mapping[str, Route]:
+    return {}
+
+
+def hub_routes(tunnels: Tunnels) -> RoutesOf:
+    def routes(core: Core) -> Mapping[str, Route]:
+        return {
+            "managedclusters": OpenRoute(managed_cluster_route(tunnels, Assignments(core.cache))),
+            "workers": GuardedRoute(tunnels.accept, tunnel_attributes),
+        }
+
+    return routes
+
+
+def tunnel_attributes(path: str) -> Attributes:
+    """Keeping a tunnel is creating the subresource `tunnel` of one's Worker."""
+    return Attributes(
+        cluster=ROOT,
+        verb="create",
+        group=fleet.GROUP,
+        version=fleet.VERSION,
+        resource="workers",
+        subresource="tunnel",
+        namespace=fleet.NAMESPACE,
+        name=tunnel_worker(path),
+    )
+
+
+class Assignments:
+    """Which worker hosts a ManagedCluster of root, from the server's own memory: asked for every request."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._kind = cache.kind(fleet.GROUP, "managedclusters")
+        self._known: dict[tuple[str, str], tuple[int, str]] = {}
+
+    def __call__(self, namespace: str, name: str) -> str | None:
+        entry = self._kind.get(ROOT, namespace, name)
+        if entry is None:
+            return None
+        known = self._known.get((namespace, name))
+        if known is None or known[0] != entry.revision:
+            if len(self._known) >= MOST_REMEMBERED:
+                self._known.clear()
+            known = self._known[namespace, name] = entry.revision, fleet.assigned_worker(entry.object())
+        return known[1]

@@ -1,0 +1,58 @@
+"""Opens the store of a server, and makes sure that it is the one it had before, and that it may use it.
+
+The ID of the store is kept in the data directory: an empty store in its place, or another one, is refused, because
+everything that follows this server would take what is missing for deleted.
+"""
+
+from __future__ import annotations
+
+from shoal.assemble.datadir import DataDir, DataDirError, write_private
+from shoal.assemble.identity import share_identity
+from shoal.assemble.store_settings import Opened, StoreSettings
+from shoal.store.interface import StoreLost
+from shoal.store.sqlite import SqliteStore
+from shoal.store.sqlite.file import FILE_NAME
+
+ID_FILE = "store-id"
+
+
+async def open_store(directory: DataDir, settings: StoreSettings) -> Opened:
+    file = directory.path / ID_FILE
+    known = file.read_text().strip() if file.exists() else ""
+    opened = await (_sqlite(directory, known) if settings.kind == "sqlite" else _etcd(directory, settings, known))
+    try:
+        if opened.notes is not None:
+            await share_identity(directory, opened.notes)
+        # Only now: a server that is refused by one store may begin with another.
+        if not known:
+            write_private(file, f"{opened.store.id}\n")
+    except BaseException:
+        await opened.close()
+        raise
+    return opened
+
+
+async def _sqlite(directory: DataDir, known: str) -> Opened:
+    hint = (
+        f"put {FILE_NAME} back from a backup; if the data is in etcd, give --store etcd; "
+        "to begin with an empty store give another --data-dir"
+    )
+    if known and not (directory.path / FILE_NAME).exists():
+        raise StoreLost(f"{directory.path} belongs to the store {known}, but {FILE_NAME} is not in it", hint)
+    store = await SqliteStore.open(directory.path)
+    if known and store.id != known:
+        await store.close()
+        raise StoreLost(f"{directory.path} belongs to the store {known}, but {FILE_NAME} is {store.id}", hint)
+    return Opened(store, store.close)
+
+
+async def _etcd(directory: DataDir, settings: StoreSettings, known: str) -> Opened:
+    if (directory.path / FILE_NAME).exists():
+        raise DataDirError(
+            f"{directory.path} holds a sqlite store ({FILE_NAME}), and --store etcd would start beside it",
+            "leave out --store etcd, or give another --data-dir",
+        )
+    # gRPC takes a while to load, and only this store needs it.
+    from shoal.assemble.etcd_stores import open_etcd  # noqa: PLC0415
+
+    return await open_etcd(directory.path, settings, known)

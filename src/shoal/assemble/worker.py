@@ -1,0 +1,107 @@
+"""`shoal worker`: a server of its own that hosts clusters for a hub. In a process of its own, or inside `shoal up`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from shoal.apiserver.openapi.document import KUBERNETES
+from shoal.assemble.instance import Shoal, UpSettings
+from shoal.assemble.loops import Runnable
+from shoal.assemble.process import serve
+from shoal.assemble.store_settings import StoreSettings
+from shoal.client.kubeconfig import load, load_endpoint
+from shoal.client.requests import Client
+from shoal.clock import Clock, SystemClock
+from shoal.fleet.loops import worker_loops
+from shoal.fleet.tunnel import Tunnels, dial_hub, serve_tunnel
+from shoal.fleet.tunnel.serving import Dial
+from shoal.fleet.worker.settings import WorkerSettings
+from shoal.objects.errors import StoreError
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerProcess:
+    """What `shoal worker` is told."""
+
+    hub_kubeconfig: Path
+    data_dir: Path
+    name: str
+    capacity: int = 100
+    location: str = ""
+    host: str = "127.0.0.1"
+    port: int = 0
+    store: StoreSettings = field(default_factory=StoreSettings)
+
+
+class Worker:
+    """A running worker: its server and that server's loops, the fleet's loops, and the way the hub reaches it."""
+
+    def __init__(self, shoal: Shoal) -> None:
+        self.shoal = shoal
+        self._tasks: list[asyncio.Task[None]] = []
+        self._leave: Callable[[], None] = _nothing
+
+    @classmethod
+    async def start(
+        cls, server: UpSettings, settings: WorkerSettings, hub: Client, way: Tunnels | Dial, clock: Clock | None = None
+    ) -> Worker:
+        """`hub` is of the hub's root. `way`: the hub's tunnels when it is in this process, otherwise what opens the
+        connection that becomes one."""
+        clock = clock or SystemClock()
+        shoal = await Shoal.start(server)
+        worker = cls(shoal)
+        loops: list[Runnable] = [*worker_loops(hub, shoal.client("shoal-worker"), clock, settings)]
+        if isinstance(way, Tunnels):
+            worker._leave = way.register(settings.name, shoal.server.app.handle)
+        else:
+            loops.append(serve_tunnel(way, shoal.server.app.handle, clock, settings.name))
+        worker._tasks = [asyncio.create_task(loop.run(), name=loop.name) for loop in loops]
+        return worker
+
+    @property
+    def failure(self) -> asyncio.Future[StoreError]:
+        return self.shoal.store.failure
+
+    async def stop(self) -> None:
+        self._leave()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.shoal.stop()
+
+
+def _nothing() -> None:
+    pass
+
+
+def server_settings(
+    data_dir: Path, host: str = "127.0.0.1", port: int = 0, store: StoreSettings | None = None
+) -> UpSettings:
+    """Of a worker's own server: its root is a management cluster, and no hub."""
+    return UpSettings(data_dir, host, port, store=store or StoreSettings(), hub=False)
+
+
+def worker_settings(name: str, capacity: int, location: str, hub_url: str, hub_authority: str) -> WorkerSettings:
+    return WorkerSettings(name, capacity, location, KUBERNETES, hub_url, hub_authority)
+
+
+def run_worker(process: WorkerProcess, ready: Callable[[Worker], None]) -> None:
+    """Until SIGTERM or SIGINT, or until the store is lost."""
+    endpoint = load_endpoint(process.hub_kubeconfig)
+    address = urlsplit(endpoint.server)
+    settings = worker_settings(
+        process.name, process.capacity, process.location, f"https://{address.netloc}", endpoint.authority
+    )
+
+    async def start() -> Worker:
+        hub = load(process.hub_kubeconfig, agent="shoal-worker")
+        own = server_settings(process.data_dir, process.host, process.port, process.store)
+        worker = await Worker.start(own, settings, hub, dial_hub(endpoint, process.name))
+        ready(worker)
+        return worker
+
+    serve(start)

@@ -1,0 +1,1 @@
+"""Cluster API: clusters and machines as objects, and the providers that make them real."""

@@ -1,0 +1,142 @@
+"""Conditions of the v1beta2 contract: set together, mirrored, summed up over types and over objects. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from shoal.objects.conditions import get_condition, set_condition
+
+Object = dict[str, Any]
+
+TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
+NAMES_SHOWN = 3
+
+
+class Condition(NamedTuple):
+    type: str
+    status: str
+    reason: str
+    message: str = ""
+
+
+class Reasons(NamedTuple):
+    """What a condition that is summed up says when it holds, when it does not, and when nobody knows."""
+
+    true: str
+    false: str
+    unknown: str
+
+    def of(self, status: str) -> str:
+        return {TRUE: self.true, FALSE: self.false}.get(status, self.unknown)
+
+
+READY = Reasons("Ready", "NotReady", "ReadyUnknown")
+AVAILABLE = Reasons("Available", "NotAvailable", "AvailableUnknown")
+UP_TO_DATE = Reasons("UpToDate", "NotUpToDate", "UpToDateUnknown")
+
+
+def holds(type_: str, yes: bool, reasons: Reasons, message: str = "") -> Condition:
+    """A condition whose truth is known; the message is for when it does not hold."""
+    return Condition(type_, TRUE, reasons.true) if yes else Condition(type_, FALSE, reasons.false, message)
+
+
+def with_status(obj: Object, status: Object, conditions: Iterable[Condition], now: str) -> Object:
+    """The object with this status and these conditions; the very same object where nothing changes.
+
+    Conditions of others stay. Fields of `status` that are None are left out.
+    """
+    generation = obj["metadata"].get("generation", 0)
+    kept = (obj.get("status") or {}).get("conditions") or []
+    fresh = {key: value for key, value in status.items() if value is not None}
+    new: Object = {**obj, "status": {**fresh, "observedGeneration": generation, "conditions": kept}}
+    for type_, state, reason, message in conditions:
+        new = set_condition(new, type_, state, reason=reason, message=message, observed_generation=generation, now=now)
+    return obj if new["status"] == obj.get("status") else new
+
+
+def only(obj: Object, condition: Condition, now: str) -> Object:
+    """The object with one condition set and nothing else touched."""
+    generation = obj["metadata"].get("generation", 0)
+    type_, state, reason, message = condition
+    return set_condition(obj, type_, state, reason=reason, message=message, observed_generation=generation, now=now)
+
+
+def paused_condition(paused: bool, cluster: Mapping[str, Any] | None) -> Condition:
+    if not paused:
+        return Condition("Paused", FALSE, "NotPaused")
+    by_cluster = bool(((cluster or {}).get("spec") or {}).get("paused"))
+    why = (
+        "Cluster spec.paused is set to true" if by_cluster else "the object has the cluster.x-k8s.io/paused annotation"
+    )
+    return Condition("Paused", TRUE, "Paused", why)
+
+
+def by_type(found: Iterable[Condition]) -> dict[str, Condition]:
+    return {condition.type: condition for condition in found}
+
+
+def own_conditions(obj: Mapping[str, Any]) -> dict[str, Condition]:
+    """What an object says already, whoever said it."""
+    said = (obj.get("status") or {}).get("conditions") or ()
+    return by_type(Condition(c["type"], c["status"], c.get("reason", ""), c.get("message", "")) for c in said)
+
+
+def mirror(source: Mapping[str, Any], type_: str, target: str, fallback: Condition) -> Condition:
+    """Another object's condition as one's own; `fallback` where it has none."""
+    found = get_condition(source, type_)
+    if found is None:
+        return fallback
+    reason = str(found.get("reason") or fallback.reason)
+    return Condition(target, str(found["status"]), reason, str(found.get("message") or ""))
+
+
+def summary(
+    target: str,
+    found: Mapping[str, Condition],
+    types: Sequence[str],
+    reasons: Reasons,
+    negative: Sequence[str] = (),
+) -> Condition:
+    """One condition out of several of the same object; `negative` ones are good when False."""
+    worst, said = TRUE, []
+    for type_ in types:
+        condition = found.get(type_) or Condition(type_, UNKNOWN, "NotYetReported", "Condition not yet reported")
+        status = _turned(condition.status) if type_ in negative else condition.status
+        if status == TRUE:
+            continue
+        worst = FALSE if FALSE in (worst, status) else UNKNOWN
+        said.append(f"* {type_}: {condition.message or condition.reason}")
+    return Condition(target, worst, reasons.of(worst), "\n".join(said))
+
+
+def _turned(status: str) -> str:
+    return {TRUE: FALSE, FALSE: TRUE}.get(status, status)
+
+
+def aggregate(target: str, objects: Sequence[Mapping[str, Any]], type_: str, kind: str, reasons: Reasons) -> Condition:
+    """One condition out of the same condition of many objects; like messages are said once."""
+    worst = TRUE
+    said: dict[str, list[str]] = {}
+    for obj in objects:
+        found = get_condition(obj, type_)
+        status = str(found["status"]) if found is not None else UNKNOWN
+        if status == TRUE:
+            continue
+        worst = FALSE if FALSE in (worst, status) else UNKNOWN
+        message = str((found or {}).get("message") or f"Condition {type_} not yet reported")
+        said.setdefault(message, []).append(obj["metadata"]["name"])
+    lines = [f"* {_named(kind, sorted(names))}:{_below(message)}" for message, names in sorted(said.items())]
+    return Condition(target, worst, reasons.of(worst), "\n".join(lines))
+
+
+def _named(kind: str, names: Sequence[str]) -> str:
+    shown = ", ".join(names[:NAMES_SHOWN])
+    more = f", ... ({len(names) - NAMES_SHOWN} more)" if len(names) > NAMES_SHOWN else ""
+    return f"{kind}{'s' if len(names) > 1 else ''} {shown}{more}"
+
+
+def _below(message: str) -> str:
+    if not message.startswith("* "):
+        return f" {message}"
+    return "".join(f"\n  {line}" for line in message.splitlines())

@@ -1,0 +1,137 @@
+"""The MachineSets of a MachineDeployment: how a new one looks, and what reaches an existing one in place. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from shoal.capi.templates import IN_PLACE, digits, expired, rollout_fields, suffix
+from shoal.kinds.capi import (
+    API_VERSION,
+    CLUSTER_NAME,
+    DEPLOYMENT_NAME,
+    DISABLE_MACHINE_CREATE,
+    MACHINE_DEPLOYMENT,
+    MACHINE_SET,
+    MACHINE_SET_FINALIZER,
+    PAUSED,
+    REVISION,
+    TEMPLATE_HASH,
+    annotations_of,
+    labels_of,
+    owner_reference,
+)
+
+Object = dict[str, Any]
+
+LONGEST_NAME = 63
+_NOT_COPIED = ("kubectl.kubernetes.io/last-applied-configuration", REVISION, PAUSED)
+
+
+def new_set(deployment: Object, old: Sequence[Object], now: float) -> Object:
+    """Named after the template it has, so that a repeat meets it; one made because of `rollout.after` after that."""
+    metadata, template = deployment["metadata"], deployment["spec"]["template"]
+    due = any(expired(deployment, each, now) for each in old)
+    parts = (metadata["uid"], rollout_fields(template), deployment["spec"]["rollout"]["after"] if due else "")
+    random = suffix(*parts)
+    name = f"{metadata['name'][: LONGEST_NAME - len(random) - 1]}-{random}"
+    unique = f"{digits(rollout_fields(template))}-{random}"
+    revision = max((revision_of(each) for each in old), default=0) + 1
+    return {
+        "apiVersion": API_VERSION,
+        "kind": MACHINE_SET,
+        "metadata": {
+            "namespace": metadata["namespace"],
+            "name": name,
+            "labels": set_labels(deployment, unique),
+            "annotations": {**_annotations(deployment), DISABLE_MACHINE_CREATE: "false", REVISION: str(revision)},
+            "finalizers": [MACHINE_SET_FINALIZER],
+            "ownerReferences": [owner_reference(deployment, API_VERSION, MACHINE_DEPLOYMENT, controller=True)],
+        },
+        "spec": {
+            "clusterName": deployment["spec"]["clusterName"],
+            "replicas": 0,
+            "selector": _selector(deployment, unique),
+            "template": {**template, "metadata": _template_metadata(deployment, unique)},
+            **_kept_up(deployment),
+        },
+    }
+
+
+def in_place(deployment: Object, machine_set: Object, *, is_current: bool, others: Sequence[Object]) -> Object:
+    """The patch that brings labels, annotations and in-place fields up to date; empty when they are."""
+    unique = labels_of(machine_set).get(TEMPLATE_HASH, "")
+    template = deployment["spec"]["template"]["spec"]
+    annotations = {**_annotations(deployment), DISABLE_MACHINE_CREATE: "false"}
+    if is_current:
+        annotations[REVISION] = str(_newest_revision(machine_set, others))
+    elif ((deployment["spec"].get("rollout") or {}).get("strategy") or {}).get("type") == "OnDelete":
+        annotations[DISABLE_MACHINE_CREATE] = "true"
+    wanted: Object = {
+        "metadata": {"labels": set_labels(deployment, unique), "annotations": annotations},
+        "spec": {
+            "template": {
+                "metadata": _template_metadata(deployment, unique),
+                "spec": {key: template.get(key) for key in IN_PLACE},
+            },
+            **{key: deployment["spec"].get(key) for key in ("deletion", "machineNaming")},
+        },
+    }
+    return _differing(wanted, machine_set)
+
+
+def _differing(wanted: Mapping[str, Any], has: Mapping[str, Any] | None) -> Object:
+    """The part of a merge patch that changes anything."""
+    found: Object = {}
+    for key, value in wanted.items():
+        old = (has or {}).get(key)
+        if isinstance(value, dict) and (old is None or isinstance(old, dict)):
+            inner = _differing(value, old)
+            if inner:
+                found[key] = inner
+        elif value != old:
+            found[key] = value
+    return found
+
+
+def revision_of(machine_set: Mapping[str, Any]) -> int:
+    text = annotations_of(machine_set).get(REVISION, "")
+    return int(text) if text.isdigit() else 0
+
+
+def _newest_revision(machine_set: Object, others: Sequence[Object]) -> int:
+    """A MachineSet that becomes the wanted one again gets the highest number."""
+    highest = max((revision_of(each) for each in others if each is not machine_set), default=0)
+    return max(revision_of(machine_set), highest + 1 if highest >= revision_of(machine_set) else 0)
+
+
+def set_labels(deployment: Object, unique: str) -> dict[str, str]:
+    return {**_template_labels(deployment), TEMPLATE_HASH: unique, DEPLOYMENT_NAME: deployment["metadata"]["name"]}
+
+
+def _template_labels(deployment: Object) -> dict[str, str]:
+    labels = dict((deployment["spec"]["template"].get("metadata") or {}).get("labels") or {})
+    return {**labels, CLUSTER_NAME: deployment["spec"]["clusterName"]}
+
+
+def _template_metadata(deployment: Object, unique: str) -> Object:
+    annotations = (deployment["spec"]["template"].get("metadata") or {}).get("annotations")
+    metadata: Object = {"labels": set_labels(deployment, unique)}
+    return {**metadata, "annotations": dict(annotations)} if annotations else metadata
+
+
+def _selector(deployment: Object, unique: str) -> Object:
+    selector = deployment["spec"].get("selector") or {}
+    labels = dict(selector.get("matchLabels") or {})
+    if not labels and not selector.get("matchExpressions"):
+        labels = {DEPLOYMENT_NAME: deployment["metadata"]["name"]}
+    labels |= {CLUSTER_NAME: deployment["spec"]["clusterName"], TEMPLATE_HASH: unique}
+    return {**selector, "matchLabels": labels}
+
+
+def _annotations(deployment: Object) -> dict[str, str]:
+    return {key: value for key, value in annotations_of(deployment).items() if key not in _NOT_COPIED}
+
+
+def _kept_up(deployment: Object) -> Object:
+    return {key: deployment["spec"][key] for key in ("deletion", "machineNaming") if deployment["spec"].get(key)}

@@ -1,0 +1,249 @@
+"""What a MachineSet needs next: Machines made, cloned, kept up or deleted, its status, its own deletion. Pure.
+
+A Machine is made before its infrastructure object, which then has its owner from the start; a Machine that lacks
+it (the loop was cut in between) gets it here. Names follow from what was seen, so a repeat meets its own objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from shoal.capi.conditions import only, paused_condition
+from shoal.capi.machinesets.order import first_to_go
+from shoal.capi.machinesets.status import machine_set_status
+from shoal.capi.templates import IN_PLACE, suffix
+from shoal.capi.writing import claimed, released
+from shoal.kinds.capi import (
+    API_VERSION,
+    CLONED_FROM_GROUP_KIND,
+    CLONED_FROM_NAME,
+    CLUSTER,
+    CLUSTER_NAME,
+    DEPLOYMENT_NAME,
+    DISABLE_MACHINE_CREATE,
+    MACHINE,
+    MACHINE_FINALIZER,
+    MACHINE_SET,
+    MACHINE_SET_FINALIZER,
+    SET_NAME,
+    TEMPLATE,
+    annotations_of,
+    controller_uid,
+    initialization,
+    is_deleting,
+    is_paused,
+    labels_of,
+    owner_reference,
+)
+
+Object = dict[str, Any]
+
+LONGEST_NAME = 63
+DEFAULT_NAMING = "{{ .machineSet.name }}-{{ .random }}"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    machine_set: Object
+    cluster: Object | None
+    machines: Sequence[Object]
+    """Those it controls, deleting ones too."""
+    template: Object | None
+    infrastructure: frozenset[str] = frozenset()
+    """Names of those of its Machines whose infrastructure object is there."""
+    taken: frozenset[str] = frozenset()
+    """Names of Machines of the namespace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    patch: Object | None = None
+    """Of the MachineSet. The rest is decided anew after it."""
+    template: Object | None = None
+    """Patch of the infrastructure template, which goes with the Cluster."""
+    create: tuple[Object, ...] = ()
+    clone: tuple[Object, ...] = ()
+    """Machines that lack their infrastructure object."""
+    keep_up: tuple[tuple[Object, Object], ...] = field(default_factory=tuple)
+    """Machines and their patches."""
+    delete: tuple[Object, ...] = ()
+    status: Object | None = None
+    """The MachineSet with the status to write, for what was seen."""
+
+
+def decide(seen: Snapshot, now: str) -> Decision:
+    machine_set = seen.machine_set
+    if is_paused(seen.cluster, machine_set):
+        new = only(machine_set, paused_condition(True, seen.cluster), now)
+        return Decision(status=None if new is machine_set else new)
+    if is_deleting(machine_set):
+        if not seen.machines:
+            return Decision(patch=released(machine_set, MACHINE_SET_FINALIZER))
+        going = tuple(machine for machine in seen.machines if not is_deleting(machine))
+        return Decision(delete=going, status=_status(seen, now))
+    if seen.cluster is None:
+        return Decision()  # it comes back with its Cluster
+    return Decision(
+        patch=_patch(seen, seen.cluster),
+        template=_template_patch(seen, seen.cluster),
+        create=_missing(seen),
+        clone=_without_infrastructure(seen) if seen.template is not None else (),
+        keep_up=_outdated(seen),
+        delete=_surplus(seen),
+        status=_status(seen, now),
+    )
+
+
+def _status(seen: Snapshot, now: str) -> Object | None:
+    new = machine_set_status(seen.machine_set, seen.machines, seen.template is not None, now)
+    return None if new is seen.machine_set else new
+
+
+def _patch(seen: Snapshot, cluster: Object) -> Object | None:
+    machine_set = seen.machine_set
+    alone = not controller_uid(machine_set)
+    return claimed(
+        machine_set,
+        finalizer=MACHINE_SET_FINALIZER,
+        owner=owner_reference(cluster, API_VERSION, CLUSTER, controller=False) if alone else None,
+        labels={CLUSTER_NAME: machine_set["spec"]["clusterName"]},
+    )
+
+
+def _template_patch(seen: Snapshot, cluster: Object) -> Object | None:
+    if seen.template is None or is_deleting(seen.template):
+        return None
+    owner = owner_reference(cluster, API_VERSION, CLUSTER, controller=False)
+    return claimed(seen.template, owner=owner, labels={CLUSTER_NAME: cluster["metadata"]["name"]})
+
+
+def _replicas(machine_set: Object) -> int:
+    return int(machine_set["spec"].get("replicas", 1))
+
+
+def _missing(seen: Snapshot) -> tuple[Object, ...]:
+    machine_set = seen.machine_set
+    count = _replicas(machine_set) - len(seen.machines)
+    disabled = annotations_of(machine_set).get(DISABLE_MACHINE_CREATE) == "true"
+    if count <= 0 or disabled or seen.template is None:
+        return ()
+    return tuple(machine_of(machine_set, name) for name in _names(machine_set, count, seen.taken))
+
+
+def _names(machine_set: Object, count: int, taken: frozenset[str]) -> list[str]:
+    """The same for the same revision of the MachineSet: a repeat tries the same ones."""
+    metadata = machine_set["metadata"]
+    found: list[str] = []
+    number = 0
+    while len(found) < count:
+        name = _named(machine_set, suffix(metadata["uid"], metadata["resourceVersion"], number))
+        if name not in taken:
+            found.append(name)
+        number += 1
+    return found
+
+
+def _named(machine_set: Object, random: str) -> str:
+    naming = (machine_set["spec"].get("machineNaming") or {}).get("template") or DEFAULT_NAMING
+    said = naming.replace("{{ .cluster.name }}", machine_set["spec"]["clusterName"])
+    said = said.replace("{{ .machineSet.name }}", machine_set["metadata"]["name"])
+    start, found, end = said.partition("{{ .random }}")
+    if not found:
+        return f"{said[: LONGEST_NAME - len(random) - 1]}-{random}"
+    return f"{start[: LONGEST_NAME - len(random) - len(end)]}{random}{end}"
+
+
+def machine_of(machine_set: Object, name: str) -> Object:
+    template = machine_set["spec"]["template"]
+    reference = template["spec"]["infrastructureRef"]
+    kind = reference["kind"].removesuffix(TEMPLATE)
+    return {
+        "apiVersion": API_VERSION,
+        "kind": MACHINE,
+        "metadata": {
+            "namespace": machine_set["metadata"]["namespace"],
+            "name": name,
+            "labels": machine_labels(machine_set),
+            "annotations": dict((template.get("metadata") or {}).get("annotations") or {}),
+            "finalizers": [MACHINE_FINALIZER],
+            "ownerReferences": [owner_reference(machine_set, API_VERSION, MACHINE_SET, controller=True)],
+        },
+        "spec": {
+            **template["spec"],
+            "clusterName": machine_set["spec"]["clusterName"],
+            "infrastructureRef": {"apiGroup": reference["apiGroup"], "kind": kind, "name": name},
+        },
+    }
+
+
+def machine_labels(machine_set: Object) -> dict[str, str]:
+    labels = dict((machine_set["spec"]["template"].get("metadata") or {}).get("labels") or {})
+    labels |= (machine_set["spec"].get("selector") or {}).get("matchLabels") or {}
+    labels |= {CLUSTER_NAME: machine_set["spec"]["clusterName"], SET_NAME: machine_set["metadata"]["name"]}
+    deployment = labels_of(machine_set).get(DEPLOYMENT_NAME)
+    return {**labels, DEPLOYMENT_NAME: deployment} if deployment else labels
+
+
+def _without_infrastructure(seen: Snapshot) -> tuple[Object, ...]:
+    """One that was provisioned once and lost it is not mended: that machine is gone."""
+    return tuple(
+        machine
+        for machine in seen.machines
+        if machine["metadata"]["name"] not in seen.infrastructure
+        and not is_deleting(machine)
+        and not initialization(machine, "infrastructureProvisioned")
+    )
+
+
+def clone_of(machine_set: Object, template: Object, machine: Object) -> Object:
+    """The infrastructure object of a Machine."""
+    reference, body = machine["spec"]["infrastructureRef"], template["spec"]["template"]
+    metadata = body.get("metadata") or {}
+    group_kind = f"{template['kind']}.{reference['apiGroup']}"
+    said = {CLONED_FROM_NAME: template["metadata"]["name"], CLONED_FROM_GROUP_KIND: group_kind}
+    return {
+        "apiVersion": template["apiVersion"],
+        "kind": reference["kind"],
+        "metadata": {
+            "namespace": machine["metadata"]["namespace"],
+            "name": reference["name"],
+            "labels": {**(metadata.get("labels") or {}), **machine_labels(machine_set)},
+            "annotations": {**(metadata.get("annotations") or {}), **said},
+            "ownerReferences": [owner_reference(machine, API_VERSION, MACHINE, controller=True)],
+        },
+        "spec": body["spec"],
+    }
+
+
+def _outdated(seen: Snapshot) -> tuple[tuple[Object, Object], ...]:
+    """What reaches Machines in place: labels, annotations, and fields that need no new machine."""
+    template = seen.machine_set["spec"]["template"]
+    labels = machine_labels(seen.machine_set)
+    annotations = (template.get("metadata") or {}).get("annotations") or {}
+    found = []
+    for machine in seen.machines:
+        if is_deleting(machine):
+            continue
+        patch: Object = {}
+        for name, wanted in (("labels", labels), ("annotations", annotations)):
+            has = machine["metadata"].get(name) or {}
+            missing = {key: value for key, value in wanted.items() if has.get(key) != value}
+            if missing:
+                patch.setdefault("metadata", {})[name] = missing
+        spec = {
+            key: template["spec"].get(key) for key in IN_PLACE if template["spec"].get(key) != machine["spec"].get(key)
+        }
+        if spec:
+            patch["spec"] = spec
+        if patch:
+            found.append((machine, patch))
+    return tuple(found)
+
+
+def _surplus(seen: Snapshot) -> tuple[Object, ...]:
+    """Those on their way out count as gone first, so none goes twice."""
+    count = len(seen.machines) - _replicas(seen.machine_set)
+    order = (seen.machine_set["spec"].get("deletion") or {}).get("order") or "Random"
+    return tuple(machine for machine in first_to_go(seen.machines, count, order) if not is_deleting(machine))

@@ -1,0 +1,42 @@
+"""Which Machines go first when there are too many. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from shoal.kinds.capi import DELETE_MACHINE, annotations_of, is_deleting
+from shoal.objects.conditions import condition_is
+
+Object = dict[str, Any]
+
+
+def first_to_go(machines: Sequence[Object], count: int, order: str) -> list[Object]:
+    """Deleting, then marked for deletion, then unhealthy, then by the order asked for; Random is by name."""
+    if count <= 0:
+        return []
+    by_name = sorted(machines, key=lambda machine: str(machine["metadata"]["name"]))
+    if order != "Random":
+        by_name.sort(key=_created, reverse=order == "Newest")
+    return sorted(by_name, key=_rank)[:count]
+
+
+def _created(machine: Mapping[str, Any]) -> str:
+    return str(machine["metadata"].get("creationTimestamp", ""))
+
+
+def _rank(machine: Mapping[str, Any]) -> int:
+    if is_deleting(machine):
+        return 0
+    if DELETE_MACHINE in annotations_of(machine):
+        return 1
+    return 3 if is_healthy(machine) else 2
+
+
+def is_healthy(machine: Mapping[str, Any]) -> bool:
+    """Not knowing is no reason to be the first."""
+    if not (machine.get("status") or {}).get("nodeRef"):
+        return False
+    return not condition_is(machine, "NodeHealthy", "False") and not condition_is(
+        machine, "HealthCheckSucceeded", "False"
+    )

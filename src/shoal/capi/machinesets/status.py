@@ -1,0 +1,43 @@
+"""status of a MachineSet: its counts and the conditions of the v1beta2 contract. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from shoal.capi.conditions import FALSE, Condition, paused_condition, with_status
+from shoal.capi.replicas import (
+    deleting_condition,
+    having,
+    machine_conditions,
+    scaling_down,
+    scaling_up,
+    selector_text,
+)
+from shoal.kinds.capi import SET_NAME, is_deleting
+
+Object = dict[str, Any]
+
+
+def machine_set_status(machine_set: Object, machines: Sequence[Object], has_template: bool, now: str) -> Object:
+    """The MachineSet with its status as it should be; the very same object where it is."""
+    deleting = is_deleting(machine_set)
+    desired = 0 if deleting else int(machine_set["spec"].get("replicas", 1))
+    counts = {
+        "selector": selector_text(machine_set["spec"].get("selector"), {SET_NAME: machine_set["metadata"]["name"]}),
+        "replicas": len(machines),
+        "readyReplicas": having(machines, "Ready"),
+        "availableReplicas": having(machines, "Available"),
+        "upToDateReplicas": having(machines, "UpToDate"),
+    }
+    kind = machine_set["spec"]["template"]["spec"]["infrastructureRef"]["kind"]
+    missing = "" if has_template else f"{kind} does not exist"
+    found = [
+        scaling_up(len(machines), desired, "" if deleting else missing),
+        scaling_down(len(machines), desired),
+        *machine_conditions(machines),
+        Condition("Remediating", FALSE, "NotRemediating"),
+        deleting_condition(deleting, len(machines), "Machine"),
+        paused_condition(False, None),
+    ]
+    return with_status(machine_set, counts, found, now)

@@ -1,0 +1,186 @@
+"""Local copies that the loops of one feature share: one watch per kind, indexes, and what one's own writes answered.
+
+Reading a view after a write through it sees that write, so no loop acts twice on the same lack. A view is
+believed only when all of them have listed completely.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any
+
+from shoal.client.reflector import CLUSTER, Key, Reflector, key_of
+from shoal.client.requests import Client, Kind
+from shoal.clock import Clock
+from shoal.objects.errors import NotFound
+
+Object = dict[str, Any]
+Told = Callable[[Object], None]
+"""Given the object as it is now, or as it was last when it has gone."""
+Index = Callable[[Object], Iterable[Hashable]]
+
+REMEMBERED_GONE = 10_000
+
+
+class _Listing(Reflector):
+    """A reflector that says when it has listed."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.listed = asyncio.Event()
+
+    async def _list(self) -> None:
+        await super()._list()
+        self.listed.set()
+
+
+class View:
+    """`client` is the place looked at; writes to a wildcard view go to the object's own logical cluster."""
+
+    def __init__(
+        self,
+        client: Client,
+        kind: Kind,
+        clock: Clock,
+        *,
+        labels: str = "",
+        fields: str = "",
+        indexes: Mapping[str, Index] | None = None,
+    ) -> None:
+        self._client, self.kind = client, kind
+        self.name = f"capi watch of {kind.plural}"
+        self.objects: dict[Key, Object] = {}
+        self._indexes = dict(indexes or {})
+        self._indexed: dict[tuple[str, Hashable], dict[Key, Object]] = {}
+        self._listeners: list[Told] = []
+        self._gone: deque[str] = deque(maxlen=REMEMBERED_GONE)
+        self._gone_uids: set[str] = set()
+        self._reflector = _Listing(client, kind, clock, self._changed, labels=labels, fields=fields)
+
+    async def run(self) -> None:
+        await self._reflector.run()
+
+    async def listed(self) -> None:
+        await self._reflector.listed.wait()
+
+    def listen(self, told: Told) -> None:
+        self._listeners.append(told)
+
+    def get(self, namespace: str, name: str, cluster: str = "") -> Object | None:
+        return self.objects.get((cluster, namespace, name))
+
+    def by(self, index: str, value: Hashable) -> list[Object]:
+        """In the order of their names."""
+        found = self._indexed.get((index, value))
+        return [found[key] for key in sorted(found)] if found else []
+
+    async def create(self, obj: Object, cluster: str = "") -> Object:
+        made = await self._at(cluster).create(self.kind, obj, obj["metadata"].get("namespace", ""))
+        return self._learn(made, cluster)
+
+    async def fetch(self, namespace: str, name: str, cluster: str = "") -> Object:
+        """The object as the server has it, where the copy is known to be behind."""
+        return self._learn(await self._at(cluster).get(self.kind, name, namespace), cluster)
+
+    async def patch(self, obj: Object, patch: Object) -> Object:
+        """A merge patch of the very object that was looked at."""
+        cluster, namespace, name = key_of(obj)
+        metadata = {"resourceVersion": obj["metadata"]["resourceVersion"], **(patch.get("metadata") or {})}
+        return await self._written(
+            obj, self._at(cluster).merge(self.kind, name, {**patch, "metadata": metadata}, namespace)
+        )
+
+    async def update_status(self, obj: Object) -> Object:
+        return await self._written(obj, self._at(key_of(obj)[0]).update(self.kind, obj, "status"))
+
+    async def update(self, obj: Object) -> Object:
+        return await self._written(obj, self._at(key_of(obj)[0]).update(self.kind, obj))
+
+    async def delete(self, obj: Object) -> None:
+        """It may be gone already, or made anew meanwhile: that one is left alone."""
+        cluster, namespace, name = key_of(obj)
+        uid = obj["metadata"]["uid"]
+        try:
+            answer = await self._at(cluster).delete(self.kind, name, namespace, uid=uid)
+        except NotFound:
+            self._forget(key_of(obj))
+            return
+        if answer.get("metadata", {}).get("deletionTimestamp"):
+            self._learn(answer, cluster)
+
+    def _at(self, cluster: str) -> Client:
+        return self._client.at(cluster) if cluster else self._client
+
+    async def _written(self, obj: Object, write: Any) -> Object:
+        try:
+            return self._learn(await write, key_of(obj)[0])
+        except NotFound:
+            self._forget(key_of(obj))
+            raise
+
+    def _learn(self, obj: Object, cluster: str) -> Object:
+        """What a write answered, unless the watch has been further already."""
+        if cluster:
+            obj = _seen_from_afar(obj, cluster)
+        if obj["metadata"]["uid"] not in self._gone_uids and _is_kept(obj):
+            self._put(key_of(obj), obj)
+        return obj
+
+    def _changed(self, key: Key, obj: Object | None) -> None:
+        last = self.objects.get(key)
+        if obj is not None:
+            self._put(key, obj)
+        elif last is not None:
+            self._forget(key)
+        shown = obj or last
+        if shown is not None:
+            for told in self._listeners:
+                told(shown)
+
+    def _put(self, key: Key, obj: Object) -> None:
+        last = self.objects.get(key)
+        if last is not None:
+            if _revision(last) > _revision(obj):
+                return
+            self._unindex(key, last)
+        self.objects[key] = obj
+        for name, index in self._indexes.items():
+            for value in index(obj):
+                self._indexed.setdefault((name, value), {})[key] = obj
+
+    def _forget(self, key: Key) -> None:
+        last = self.objects.pop(key, None)
+        if last is None:
+            return
+        self._unindex(key, last)
+        if len(self._gone) == REMEMBERED_GONE:
+            self._gone_uids.discard(self._gone[0])
+        self._gone.append(last["metadata"]["uid"])
+        self._gone_uids.add(last["metadata"]["uid"])
+
+    def _unindex(self, key: Key, obj: Object) -> None:
+        for name, index in self._indexes.items():
+            for value in index(obj):
+                found = self._indexed.get((name, value))
+                if found is not None:
+                    found.pop(key, None)
+                    if not found:
+                        del self._indexed[name, value]
+
+
+def _seen_from_afar(obj: Object, cluster: str) -> Object:
+    """As the wildcard view shows it."""
+    metadata = obj["metadata"]
+    return {**obj, "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), CLUSTER: cluster}}}
+
+
+def _revision(obj: Object) -> int:
+    return int(obj["metadata"]["resourceVersion"])
+
+
+def _is_kept(obj: Object) -> bool:
+    """A write that takes the last finalizer off answers with an object that is no more."""
+    metadata = obj["metadata"]
+    return "deletionTimestamp" not in metadata or bool(metadata.get("finalizers"))

@@ -1,0 +1,75 @@
+"""What every command that asks a running hub has in common: which hub, and how a failure ends the program.
+
+A hub is found by `--kubeconfig`, `$SHOAL_KUBECONFIG`, then the data directory; never by `$KUBECONFIG`, which may
+well name somebody's production cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from shoal.assemble.datadir import default_data_dir
+from shoal.client.kubeconfig import KubeconfigError, load
+from shoal.client.requests import Client
+from shoal.client.transport import Unreachable
+from shoal.objects.errors import Forbidden, ShoalError, Unauthorized
+
+T = TypeVar("T")
+
+
+class AskingError(ShoalError):
+    def __init__(self, message: str, hint: str = "", exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.hint, self.exit_code = hint, exit_code
+
+
+def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        click.option(
+            "--data-dir", type=click.Path(path_type=Path), help="Where Shoal keeps its data. [$SHOAL_DATA_DIR]"
+        ),
+        click.option("--kubeconfig", type=click.Path(path_type=Path), help="Of the hub. [$SHOAL_KUBECONFIG]"),
+    ):
+        command = option(command)
+    return command
+
+
+def hub_kubeconfig(kubeconfig: Path | None, data_dir: Path | None) -> Path:
+    if kubeconfig is not None:
+        return kubeconfig
+    named = os.environ.get("SHOAL_KUBECONFIG")
+    if named and data_dir is None:
+        return Path(named)
+    file = (data_dir or default_data_dir(os.environ)) / "kubeconfig"
+    if not file.exists():
+        raise AskingError(
+            f"there is no kubeconfig in {file.parent}", "start Shoal once: shoal up; or give --kubeconfig"
+        )
+    return file
+
+
+def ask(kubeconfig: Path | None, data_dir: Path | None, question: Callable[[Client], Awaitable[T]]) -> T:
+    """The answer of the hub."""
+    file = hub_kubeconfig(kubeconfig, data_dir)
+
+    async def run() -> T:
+        client = load(file)
+        try:
+            return await question(client)
+        finally:
+            await client.close()
+
+    try:
+        return asyncio.run(run())
+    except KubeconfigError as error:
+        raise AskingError(str(error)) from None
+    except Unreachable as error:
+        raise AskingError(f"the hub does not answer: {error}", "start it: shoal up", exit_code=3) from None
+    except (Unauthorized, Forbidden) as error:
+        raise AskingError(str(error), f"the credentials are those in {file}", exit_code=4) from None

@@ -1,0 +1,40 @@
+"""Which logical clusters are clusters: workloads run in those of profile `cluster`, and only there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
+
+from shoal.client.reflector import Key, Reflector
+from shoal.client.requests import Client, Kind
+from shoal.clock import Clock
+from shoal.kinds.logicalcluster import GROUP, PLURAL, VERSION
+
+Object = dict[str, Any]
+K = TypeVar("K", bound=Hashable)
+
+CLUSTERS = Kind(GROUP, VERSION, PLURAL, namespaced=False)
+
+
+class HostedClusters:
+    """One view for all loops that act on workloads; it has to run like them."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._reflector = Reflector(client.at("root"), CLUSTERS, clock, self._changed)
+        self._waiting: dict[str, set[tuple[Callable[[Any], None], Any]]] = {}
+
+    async def run(self) -> None:
+        await self._reflector.run()
+
+    def admits(self, cluster: str, add: Callable[[K], None], key: K) -> bool:
+        """Whether loops act in the cluster. The key of one not known yet is added when it is."""
+        found = self._reflector.objects.get(("", "", cluster))
+        if found is None:
+            self._waiting.setdefault(cluster, set()).add((add, key))
+            return False
+        return (found.get("spec") or {}).get("profile") == "cluster" and "deletionTimestamp" not in found["metadata"]
+
+    def _changed(self, key: Key, obj: Object | None) -> None:
+        for add, waiting in self._waiting.pop(key[2], ()):
+            if obj is not None:
+                add(waiting)

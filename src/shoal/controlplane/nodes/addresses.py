@@ -1,0 +1,69 @@
+"""Addresses that no two objects of one logical cluster share. In memory: the objects themselves are the record.
+
+Where the search begins follows from the object's uid, so that whoever asks again gets the same address.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from ipaddress import IPv4Network
+from typing import Any
+
+from shoal.client.reflector import Key
+
+Object = dict[str, Any]
+
+PODS = IPv4Network("10.128.0.0/9")
+NODES = IPv4Network("172.16.0.0/12")
+
+
+class Addresses:
+    def __init__(self, network: IPv4Network) -> None:
+        self._first = int(network.network_address) + 1
+        self._size = network.num_addresses - 2
+        self._taken: dict[tuple[str, int], Key] = {}
+        self._held: dict[Key, int] = {}
+
+    def of(self, key: Key, uid: str) -> str:
+        """The object's address; given to it unless it has one."""
+        number = self._held.get(key)
+        if number is None:
+            number = self._free(key[0], int.from_bytes(blake2b(uid.encode(), digest_size=8).digest()) % self._size)
+            self._take(key, number)
+        return _text(self._first + number)
+
+    def seen(self, key: Key, address: str) -> None:
+        """The object says it has this one. Of two that say so, the first one keeps it."""
+        number = _number(address) - self._first
+        if 0 <= number < self._size and self._held.get(key) != number:
+            self.release(key)
+            if (key[0], number) not in self._taken:
+                self._take(key, number)
+
+    def release(self, key: Key) -> None:
+        number = self._held.pop(key, None)
+        if number is not None:
+            del self._taken[key[0], number]
+
+    def _free(self, cluster: str, start: int) -> int:
+        for step in range(self._size):
+            number = (start + step) % self._size
+            if (cluster, number) not in self._taken:
+                return number
+        raise RuntimeError("every address of the network is taken")
+
+    def _take(self, key: Key, number: int) -> None:
+        self._held[key] = number
+        self._taken[key[0], number] = key
+
+
+def _number(address: str) -> int:
+    parts = address.split(".")
+    if len(parts) != 4 or not all(part.isascii() and part.isdigit() for part in parts):
+        return -1
+    a, b, c, d = map(int, parts)
+    return a << 24 | b << 16 | c << 8 | d
+
+
+def _text(number: int) -> str:
+    return f"{number >> 24}.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"

@@ -1,0 +1,155 @@
+"""What a simulated kubelet does next for its node or for a pod on it: the first stage that matches and is due. Pure.
+
+Times are those the objects carry, jitter follows from the uid: whoever looks again, after a restart too, comes
+to the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from zlib import crc32
+
+from shoal.controlplane.nodes.nodestatus import host_of, node_status
+from shoal.controlplane.nodes.podstatus import Place, pod_status
+from shoal.controlplane.nodes.stages import Delay, PodNext, Stage, Stages
+from shoal.kinds.simulated import SIMULATE
+from shoal.objects.conditions import condition_is, get_condition
+from shoal.objects.duration import parse_duration, parse_time
+
+Object = dict[str, Any]
+
+ENDED = ("Succeeded", "Failed")
+KILLED = PodNext(phase="Failed", containers="terminated", exitCode=143, reason="Error")
+"""By SIGTERM: how the containers of a deleted pod end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    stage: str = ""
+    status: Object | None = None
+    """To be written, first."""
+    delete: bool = False
+    """For good."""
+    at: float | None = None
+    """When to look again if nothing changes before."""
+
+
+def decide_node(node: Object, stages: Stages, *, version: str, address: str, now: float, stamp: str) -> Decision:
+    """`address` is the node's unless it has one; `stamp` is now, as objects have it."""
+    condition = get_condition(node, "Ready") or {}
+    facts = {"simulate": _chosen(node, stages, "nodes"), "ready": str(condition.get("status") or "")}
+    at: float | None = None
+    for stage in stages.nodes:
+        if not stage.matches(facts):
+            continue
+        due = _due(stage, node, now)
+        if due > now:
+            at = due if at is None else min(at, due)
+            continue
+        status = node_status(node, stages, stage.next, version, address, stamp)
+        return Decision(stage.name, status if status != node.get("status") else None, at=at)
+    return Decision(at=at)
+
+
+def decide_pod(pod: Object, node: Object, stages: Stages, *, address: str, now: float, stamp: str) -> Decision:
+    """`address` is the pod's unless it has one. On a node that is not ready, nothing happens to its pods."""
+    if not condition_is(node, "Ready"):
+        return Decision()
+    facts = pod_facts(pod, stages)
+    at: float | None = None
+    for stage in stages.pods:
+        if not stage.matches(facts):
+            continue
+        due = _due(stage, pod, now)
+        if due > now:
+            at = due if at is None else min(at, due)
+            continue
+        return _carried_out(stage, pod, Place(host_of(node), address, stamp), at)
+    return Decision(at=at)
+
+
+def _carried_out(stage: Stage[PodNext | None], pod: Object, place: Place, at: float | None) -> Decision:
+    target = stage.next
+    if target is None:
+        return Decision(stage.name, at=at)
+    if target.delete:
+        return _deleted(stage.name, pod, place)
+    status = pod_status(pod, target, place)
+    return Decision(stage.name, status if status != pod.get("status") else None, at=at)
+
+
+def _deleted(stage: str, pod: Object, place: Place) -> Decision:
+    """Whoever holds the pod by a finalizer gets to see how it ended."""
+    metadata, status = pod["metadata"], None
+    if metadata.get("finalizers") and (pod.get("status") or {}).get("phase") not in ENDED:
+        status = pod_status(pod, KILLED, place)
+    return Decision(stage, status, delete=bool(metadata.get("deletionGracePeriodSeconds")))
+
+
+def pod_facts(pod: Object, stages: Stages) -> dict[str, str]:
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    containers = status.get("containerStatuses") or ()
+    owners = metadata.get("ownerReferences") or ()
+    return {
+        "phase": status.get("phase") or "Pending",
+        "deleting": "yes" if "deletionTimestamp" in metadata else "no",
+        "containers": next(iter(containers[0].get("state") or ()), "none") if containers else "none",
+        "simulate": _chosen(pod, stages, "pods"),
+        "restartPolicy": pod["spec"].get("restartPolicy") or "Always",
+        "owner": next((str(each.get("kind")) for each in owners if each.get("controller")), ""),
+    }
+
+
+def _chosen(obj: Object, stages: Stages, kind: str) -> str:
+    asked = (obj["metadata"].get("annotations") or {}).get(SIMULATE, "")
+    return asked if asked and asked in stages.alternatives(kind) else ""
+
+
+def _due(stage: Stage[Any], obj: Object, now: float) -> float:
+    delay = stage.delay
+    if delay is None:
+        return now
+    since = _moment(delay.since, obj)
+    return now if since is None else since + _seconds(stage.name, delay, obj)
+
+
+def _seconds(stage: str, delay: Delay, obj: Object) -> float:
+    metadata, seconds = obj["metadata"], delay.seconds
+    asked = parse_duration((metadata.get("annotations") or {}).get(delay.annotation)) if delay.annotation else None
+    if asked is not None:
+        return asked
+    if delay.doubling:
+        restarts = max((each.get("restartCount") or 0 for each in _statuses(obj)), default=0)
+        seconds = min(seconds * 2.0 ** min(restarts, 30), delay.most or seconds)
+    if delay.jitter:
+        seconds += delay.jitter * crc32(f"{metadata['uid']}/{stage}".encode()) / 2**32
+    return seconds
+
+
+def _moment(name: str, obj: Object) -> float | None:
+    """None: not known, so nothing is waited for."""
+    metadata = obj["metadata"]
+    if name == "deadline":
+        return parse_time(metadata.get("deletionTimestamp"))
+    if name == "scheduled":
+        bound = get_condition(obj, "PodScheduled") or {}
+        return parse_time(bound.get("lastTransitionTime")) or parse_time(metadata.get("creationTimestamp"))
+    if name == "started":
+        return _newest(((each.get("state") or {}).get("running") or {}).get("startedAt") for each in _statuses(obj))
+    if name == "ended":
+        return _newest(_last_end(each).get("finishedAt") for each in _statuses(obj))
+    return parse_time(metadata.get("creationTimestamp"))
+
+
+def _last_end(container: Object) -> Mapping[str, Any]:
+    return (container.get("lastState") or {}).get("terminated") or {}
+
+
+def _newest(times: Any) -> float | None:
+    return max((found for found in map(parse_time, times) if found is not None), default=None)
+
+
+def _statuses(pod: Object) -> list[Object]:
+    return (pod.get("status") or {}).get("containerStatuses") or []

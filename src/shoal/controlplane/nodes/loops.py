@@ -1,0 +1,33 @@
+"""The loops about nodes, put together: for a store of Shoal, or the simulated kubelet alone for any API server."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from shoal.client.requests import Client
+from shoal.clock import Clock
+from shoal.controlplane.nodes.controller import Kubelet
+from shoal.controlplane.nodes.lifecycle.controller import NodeLifecycle
+from shoal.controlplane.nodes.places import HostedClusters, OneCluster
+from shoal.controlplane.nodes.stages import Stages
+from shoal.controlplane.nodes.view import View
+
+
+class Runnable(Protocol):
+    name: str
+
+    async def run(self) -> None: ...
+
+
+def node_loops(client: Client, clock: Clock, stages: Stages | None = None) -> list[Runnable]:
+    """For the logical clusters of profile `cluster` in one store. `client` is at root."""
+    view = View(HostedClusters(client, clock), clock)
+    kubelet, lifecycle = Kubelet(view, clock, stages), NodeLifecycle(view, clock)
+    return [view, kubelet.nodes, kubelet.pods, lifecycle.taints, lifecycle.evictions]
+
+
+def simulated_node_loops(client: Client, clock: Clock, stages: Stages | None = None) -> list[Runnable]:
+    """For the one cluster behind an API server, whose own control plane looks after its nodes' life."""
+    view = View(OneCluster(client), clock)
+    kubelet = Kubelet(view, clock, stages)
+    return [view, kubelet.nodes, kubelet.pods]

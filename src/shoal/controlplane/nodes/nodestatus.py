@@ -1,0 +1,61 @@
+"""The status a kubelet would report for its node. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from shoal.controlplane.nodes.stages import Stages
+
+Object = dict[str, Any]
+
+
+def node_status(
+    node: Object, stages: Stages, unhealthy: Mapping[str, Object], version: str, address: str, now: str
+) -> Object:
+    """`unhealthy`: conditions in place of the healthy ones. What the node says of itself stays."""
+    metadata, old = node["metadata"], node.get("status") or {}
+    capacity = {**stages.capacity, **(old.get("capacity") or {})}
+    labels = metadata.get("labels") or {}
+    known = {
+        **stages.node_info,
+        "architecture": labels.get("kubernetes.io/arch") or stages.node_info["architecture"],
+        "operatingSystem": labels.get("kubernetes.io/os") or stages.node_info["operatingSystem"],
+        "machineID": metadata["uid"].replace("-", ""),
+        "systemUUID": metadata["uid"],
+        "bootID": metadata["uid"],
+    }
+    said = {field: value for field, value in (old.get("nodeInfo") or {}).items() if value}
+    return {
+        **old,
+        "capacity": capacity,
+        "allocatable": {**capacity, **(old.get("allocatable") or {})},
+        "addresses": old.get("addresses") or _addresses(metadata["name"], address),
+        # The kubelet has the version of its cluster, also when that changes.
+        "nodeInfo": {**(old.get("nodeInfo") or {}), **known, **said, "kubeletVersion": version},
+        "conditions": _conditions(old, stages, unhealthy, now),
+    }
+
+
+def host_of(node: Object) -> str:
+    """The address pods on the node are reached through; empty while it has none."""
+    addresses = (node.get("status") or {}).get("addresses") or ()
+    return next((str(each["address"]) for each in addresses if each.get("type") == "InternalIP"), "")
+
+
+def _addresses(name: str, address: str) -> list[Object]:
+    return [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}]
+
+
+def _conditions(old: Object, stages: Stages, unhealthy: Mapping[str, Object], now: str) -> list[Object]:
+    before = {each.get("type"): each for each in old.get("conditions") or ()}
+    made: list[Object] = []
+    for healthy in stages.conditions:
+        wanted = {**healthy, **unhealthy.get(healthy["type"], {})}
+        was = before.pop(healthy["type"], None) or {}
+        if wanted.items() <= was.items():
+            made.append(was)
+            continue
+        since = was.get("lastTransitionTime") if was.get("status") == wanted["status"] else None
+        made.append({**wanted, "lastHeartbeatTime": now, "lastTransitionTime": since or now})
+    return [*made, *before.values()]

@@ -1,0 +1,118 @@
+"""The stages of simulated nodes and their pods, read from `stages.yaml`: what matches, when, and what comes next.
+
+A mistake in the data (an unknown field, a phase that does not exist) is an error when it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any, Generic, TypeVar
+
+import yaml
+
+Object = dict[str, Any]
+N = TypeVar("N")
+
+FACTS = {
+    "pods": ("phase", "deleting", "containers", "simulate", "restartPolicy", "owner"),
+    "nodes": ("simulate", "ready"),
+}
+MOMENTS = ("created", "scheduled", "started", "ended", "deadline")
+PHASES = ("Pending", "Running", "Succeeded", "Failed")
+STATES = ("waiting", "running", "terminated")
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    seconds: float = 0.0
+    jitter: float = 0.0
+    since: str = "created"
+    annotation: str = ""
+    """Where the object may say itself how long, such as 30s."""
+    doubling: bool = False
+    most: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class PodNext:
+    delete: bool = False
+    phase: str = ""
+    containers: str = ""
+    initialized: bool = True
+    ready: bool = False
+    exitCode: int = 0  # noqa: N815 - as the data has it
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage(Generic[N]):
+    name: str
+    match: tuple[tuple[str, frozenset[str]], ...]
+    delay: Delay | None
+    next: N
+
+    def matches(self, facts: Mapping[str, str]) -> bool:
+        return all(facts[fact] in wanted for fact, wanted in self.match)
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    pods: tuple[Stage[PodNext | None], ...]
+    """None: the pod stays as it is."""
+    nodes: tuple[Stage[Mapping[str, Object]], ...]
+    """Conditions that are not the healthy ones, by type."""
+    capacity: Mapping[str, str]
+    conditions: tuple[Object, ...]
+    node_info: Mapping[str, str]
+
+    def alternatives(self, kind: str) -> frozenset[str]:
+        """What the annotation may choose; anything else counts as nothing."""
+        stages: tuple[Stage[Any], ...] = self.pods if kind == "pods" else self.nodes
+        return frozenset(v for stage in stages for fact, values in stage.match if fact == "simulate" for v in values)
+
+
+@lru_cache(maxsize=1)
+def default_stages() -> Stages:
+    return read_stages(files("shoal.controlplane.nodes").joinpath("stages.yaml").read_text())
+
+
+def read_stages(text: str) -> Stages:
+    data: Object = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    node = data["node"]
+    return Stages(
+        pods=tuple(_stage(each, "pods", _pod_next(each.get("next") or {})) for each in data["pods"]),
+        nodes=tuple(_stage(each, "nodes", dict(each.get("next") or {})) for each in data["nodes"]),
+        capacity=node["capacity"],
+        conditions=tuple(node["conditions"]),
+        node_info=node["nodeInfo"],
+    )
+
+
+def _stage(data: Object, kind: str, following: N) -> Stage[N]:
+    _known(f"stage {data.get('name')}", data, ("name", "match", "delay", "next"))
+    match = data.get("match") or {}
+    _known(f"match of stage {data['name']}", match, FACTS[kind])
+    delay = Delay(**data["delay"]) if data.get("delay") else None
+    if delay is not None:
+        _known(f"delay of stage {data['name']}", {delay.since: None}, MOMENTS)
+    return Stage(data["name"], tuple((fact, frozenset(values)) for fact, values in match.items()), delay, following)
+
+
+def _pod_next(data: Object) -> PodNext | None:
+    if not data:
+        return None
+    following = PodNext(**data)
+    if not following.delete:
+        _known("phase", {following.phase: None}, PHASES)
+        _known("state of containers", {following.containers: None}, STATES)
+    return following
+
+
+def _known(what: str, given: Mapping[str, object], known: tuple[str, ...]) -> None:
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        raise ValueError(f"{what}: {', '.join(unknown)} is none of {', '.join(known)}")

@@ -1,0 +1,86 @@
+"""How many pods a ReplicaSet is short of, which are too many, and what its status says. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from shoal.controlplane.podcontrol.ranking import least_needed
+from shoal.kinds.pod_state import is_active, is_available, is_ready, is_terminating
+from shoal.objects.conditions import get_condition
+
+Object = dict[str, Any]
+
+BURST = 500
+"""Pods made or deleted in one go; what is wanted is looked at again in between."""
+FAILURE = "ReplicaFailure"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    create: int = 0
+    delete: tuple[Object, ...] = ()
+
+
+def wanted_replicas(replica_set: Object) -> int:
+    count = replica_set["spec"].get("replicas")
+    return 1 if count is None else int(count)
+
+
+def sorted_out(pods: Iterable[Object], deleted: set[str]) -> tuple[list[Object], list[Object]]:
+    """The active pods and those that are on their way out; `deleted` are uids that do not look it yet."""
+    active: list[Object] = []
+    terminating: list[Object] = []
+    for pod in pods:
+        if is_active(pod):
+            (terminating if pod["metadata"]["uid"] in deleted else active).append(pod)
+        elif is_terminating(pod):
+            terminating.append(pod)
+    return active, terminating
+
+
+def plan(replica_set: Object, active: list[Object], related: Iterable[Object], now: float) -> Plan:
+    if "deletionTimestamp" in replica_set["metadata"]:
+        return Plan()
+    surplus = len(active) - wanted_replicas(replica_set)
+    if surplus > 0:
+        return Plan(delete=tuple(least_needed(active, related, min(surplus, BURST), now)))
+    return Plan(create=min(-surplus, BURST))
+
+
+def status(
+    replica_set: Object,
+    active: list[Object],
+    terminating: list[Object],
+    failure: Exception | None,
+    now: float,
+    stamp: str,
+) -> Object:
+    """As upstream writes it: counts of nothing are left out, but for `replicas` and `terminatingReplicas`. `stamp` is
+    `now` in writing."""
+    spec = replica_set["spec"]
+    labels = ((spec["template"].get("metadata") or {}).get("labels") or {}).items()
+    min_ready = spec.get("minReadySeconds") or 0
+    counts = {
+        "fullyLabeledReplicas": sum(labels <= (pod["metadata"].get("labels") or {}).items() for pod in active),
+        "readyReplicas": sum(map(is_ready, active)),
+        "availableReplicas": sum(is_available(pod, min_ready, now) for pod in active),
+    }
+    found: Object = {"replicas": len(active), "terminatingReplicas": len(terminating)}
+    found |= {field: count for field, count in counts.items() if count}
+    found["observedGeneration"] = replica_set["metadata"].get("generation", 0)
+    conditions = _conditions(replica_set, len(active), failure, stamp)
+    return found | ({"conditions": conditions} if conditions else {})
+
+
+def _conditions(replica_set: Object, active: int, failure: Exception | None, stamp: str) -> list[Object]:
+    conditions: list[Object] = (replica_set.get("status") or {}).get("conditions") or []
+    failed = get_condition(replica_set, FAILURE)
+    if failure is None:
+        return [condition for condition in conditions if condition.get("type") != FAILURE]
+    if failed is not None:
+        return conditions
+    reason = "FailedCreate" if active < wanted_replicas(replica_set) else "FailedDelete"
+    made = {"type": FAILURE, "status": "True", "reason": reason, "message": str(failure), "lastTransitionTime": stamp}
+    return [*conditions, made]

@@ -1,0 +1,134 @@
+"""Which node a pod goes to: the nodes that can take it, the best of them, and the sentence if there is none. Pure.
+
+`decide` asks all nodes. `ranking` asks the same of those that changed, and comes to the same answer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from shoal.controlplane.scheduler.shape import Shape
+from shoal.controlplane.scheduler.snapshot import Node
+from shoal.fit.affinity import preference, selected
+from shoal.fit.ports import clash
+from shoal.fit.resources import CPU, MEMORY, PODS, fits, lacking
+from shoal.fit.taints import UNSCHEDULABLE, intolerances, tolerated, untolerated
+
+Object = dict[str, Any]
+Dice = Callable[[str], int]
+"""Breaks ties between nodes: the lower throw wins. The same name must throw the same number."""
+Reasons = tuple[str, ...]
+
+SCHEDULER = "default-scheduler"
+NO_NODES = "no nodes available to schedule pods"
+HIGHEST = 100
+TAINT_WEIGHT, AFFINITY_WEIGHT = 3, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    message: str
+
+
+def is_wanted(pod: Object) -> bool:
+    """Whether a node is to be found for the pod, and by this scheduler."""
+    spec = pod["spec"]
+    return (
+        not spec.get("nodeName")
+        and not spec.get("schedulingGates")
+        and spec.get("schedulerName", SCHEDULER) == SCHEDULER
+        and "deletionTimestamp" not in pod["metadata"]
+        and not is_finished(pod)
+    )
+
+
+def is_finished(pod: Object) -> bool:
+    """Its containers have ended for good: it takes nothing of its node any more."""
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def decide(nodes: Iterable[Node], shape: Shape, dice: Dice) -> Chosen | Refused:
+    best: tuple[int, int, str] | None = None
+    reasons: list[Reasons] = []
+    for node in nodes:
+        if not node.present:
+            continue
+        why = banned(shape, node) or crowded(shape, node)
+        if why:
+            reasons.append(why)
+            continue
+        bid = (-(attraction(shape, node) + headroom(shape, node)), dice(node.name), node.name)
+        if best is None or bid < best:
+            best = bid
+    return Chosen(best[2]) if best else Refused(message(reasons))
+
+
+def banned(shape: Shape, node: Node) -> Reasons:
+    """What keeps such pods off the node however empty it is."""
+    if node.unschedulable and not tolerated(UNSCHEDULABLE, shape.tolerations):
+        return ("node(s) were unschedulable",)
+    taint = untolerated(node.taints, shape.tolerations)
+    if taint is not None:
+        return (f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value') or ''}}}",)
+    if not selected(shape.spec, node.name, node.labels):
+        return ("node(s) didn't match Pod's node affinity/selector",)
+    return ()
+
+
+def crowded(shape: Shape, node: Node) -> Reasons:
+    """What is missing on the node while the other pods are there."""
+    if shape.ports and clash(shape.ports, node.ports):
+        return ("node(s) didn't have free ports for the requested pod ports",)
+    if fits(shape.requests, node.free):
+        return ()
+    short = lacking(shape.requests, node.free)
+    return tuple("Too many pods" if name == PODS else f"Insufficient {name}" for name in short)
+
+
+def attraction(shape: Shape, node: Node) -> int:
+    """How much such pods like the node, whatever runs there: its labels, and the taints they had rather not meet."""
+    liked = HIGHEST * preference(shape.spec, node.name, node.labels) // shape.wish if shape.wish else 0
+    calm = HIGHEST // (1 + intolerances(node.taints, shape.tolerations))
+    return AFFINITY_WEIGHT * liked + TAINT_WEIGHT * calm
+
+
+def headroom(shape: Shape, node: Node) -> int:
+    """How much would be left with the pod there, and of what is scarcer once more: the node fills up evenly.
+
+    It never grows when a pod is placed: `ranking` counts on that.
+    """
+    cpu = _left(node.cpu + shape.cpu, node.room.get(CPU, 0))
+    memory = _left(node.memory + shape.memory, node.room.get(MEMORY, 0))
+    return (cpu + memory) // 2 + min(cpu, memory)
+
+
+def message(reasons: Iterable[Reasons]) -> str:
+    """What is told of a pod that fits nowhere, given what each node said."""
+    counts: Counter[str] = Counter()
+    nodes = 0
+    for why in reasons:
+        nodes += 1
+        counts.update(why)
+    if not nodes:
+        return NO_NODES
+    return f"0/{nodes} nodes are available: {', '.join(sorted(f'{n} {why}' for why, n in counts.items()))}."
+
+
+def condition(pod: Object) -> tuple[str | None, int]:
+    """Why the pod was last told that it has no node, and for which generation of it; None: it was not."""
+    for each in (pod.get("status") or {}).get("conditions") or ():
+        if each.get("type") == "PodScheduled" and each.get("status") == "False":
+            return each.get("message") or "", each.get("observedGeneration") or 0
+    return None, 0
+
+
+def _left(used: int, room: int) -> int:
+    return max(room - used, 0) * HIGHEST // room if room else 0

@@ -1,0 +1,263 @@
+"""What the labels of a node may be: per key a set of values, or all but a set, within bounds. Pure.
+
+Sets of requirements intersect: those of a pod, a NodePool, an instance type and an offering meet in the nodes that
+satisfy all of them. Nodes that do not exist yet are described this way; of a node that exists, `from_labels`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Object = dict[str, Any]
+
+IN, NOT_IN, EXISTS, DOES_NOT_EXIST = "In", "NotIn", "Exists", "DoesNotExist"
+GT, LT, GTE, LTE = "Gt", "Lt", "Gte", "Lte"
+
+_integer = re.compile(r"[+-]?[0-9]{1,19}").fullmatch
+_NONE: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """`values`, or with `complement` everything but them; `gte` and `lte` bound it and only whole numbers pass.
+
+    `absent`: a node without the label satisfies it too, as it does NotIn and DoesNotExist. `min_values` is how many
+    different values must stay possible; it is carried, not checked, here. Without arguments nothing satisfies it.
+    """
+
+    key: str
+    complement: bool = False
+    values: frozenset[str] = _NONE
+    absent: bool = False
+    gte: int | None = None
+    lte: int | None = None
+    min_values: int | None = None
+
+    @property
+    def operator(self) -> str:
+        """The one that says most of it; `impossible` has none of its own and answers In, with no values."""
+        if self.complement:
+            return NOT_IN if self.values else EXISTS
+        return DOES_NOT_EXIST if self.absent else IN
+
+    @property
+    def impossible(self) -> bool:
+        return not self.absent and not self.values and not self.complement
+
+    def has(self, value: str) -> bool:
+        return (value in self.values) != self.complement and self._bounded(value)
+
+    def intersection(self, other: Requirement) -> Requirement:
+        """Of the same key."""
+        absent = self.absent and other.absent
+        gte, lte = _highest(self.gte, other.gte), _lowest(self.lte, other.lte)
+        min_values = _highest(self.min_values, other.min_values)
+        if self.complement and other.complement:
+            values = self.values | other.values
+            if _exhausted(gte, lte, values):
+                return Requirement(self.key, absent=absent, min_values=min_values)
+            return Requirement(self.key, True, values, absent, gte, lte, min_values)
+        few, rest = (other, self) if self.complement else (self, other)
+        values = frozenset(value for value in few.values if rest.has(value))
+        return Requirement(self.key, False, values, absent, min_values=min_values)
+
+    def meets(self, other: Requirement) -> bool:
+        """Whether something satisfies both: cheaper than to ask `intersection`."""
+        if self.absent and other.absent:
+            return True
+        if self.complement and other.complement:
+            gte, lte = _highest(self.gte, other.gte), _lowest(self.lte, other.lte)
+            return not _exhausted(gte, lte, self.values | other.values)
+        few, rest = (other, self) if self.complement else (self, other)
+        return any(rest.has(value) for value in few.values)
+
+    def any(self) -> str:
+        """One value that satisfies it, the same one every time; "" where there is none to name."""
+        if not self.complement:
+            return min(self.values, default="")
+        if self.gte is None and self.lte is None:
+            return ""
+        start, step = (self.gte, 1) if self.gte is not None else (self.lte or 0, -1)
+        numbers = range(start, start + step * (len(self.values) + 1), step)
+        return next((str(number) for number in numbers if self.has(str(number))), "")
+
+    def wire(self) -> list[Object]:
+        """As expressions of a NodeSelectorTerm or of a NodeClaim: as many as it takes."""
+        found: list[tuple[str, list[str]]] = []
+        if self.gte is not None:
+            found.append((GT, [str(self.gte - 1)]))
+        if self.lte is not None:
+            found.append((LT, [str(self.lte + 1)]))
+        if self.values or not self.complement:
+            found.append((self.operator, sorted(self.values)))
+        if not self.absent and self.complement and self.gte is None and self.lte is None:
+            found.append((EXISTS, []))
+        least = {} if self.min_values is None else {"minValues": self.min_values}
+        return [
+            {"key": self.key, "operator": operator, **({"values": values} if values else {}), **least}
+            for operator, values in found
+        ]
+
+    def _bounded(self, value: str) -> bool:
+        if self.gte is None and self.lte is None:
+            return True
+        if not _integer(value):
+            return False
+        number = int(value)
+        return (self.gte is None or number >= self.gte) and (self.lte is None or number <= self.lte)
+
+    def __str__(self) -> str:
+        return f"{self.key} {self.told()}"
+
+    def told(self) -> str:
+        """Without the key."""
+        text = self.operator
+        text += f" [{', '.join(sorted(self.values))}]" if self.values or self.impossible else ""
+        text += f" >={self.gte}" if self.gte is not None else ""
+        return text + (f" <={self.lte}" if self.lte is not None else "")
+
+
+def requirement(key: str, operator: str, values: Iterable[str] = (), min_values: int | None = None) -> Requirement:
+    """A ValueError says what an expression lacks."""
+    listed = list(values)
+    if operator in (IN, NOT_IN):
+        negative = operator == NOT_IN
+        return Requirement(key, negative, frozenset(listed), negative, min_values=min_values)
+    if operator in (EXISTS, DOES_NOT_EXIST):
+        return Requirement(key, operator == EXISTS, absent=operator == DOES_NOT_EXIST, min_values=min_values)
+    if operator not in (GT, LT, GTE, LTE):
+        raise ValueError(f"{operator!r} is no operator of a requirement")
+    if len(listed) != 1 or not _integer(listed[0]):
+        raise ValueError(f"operator {operator} wants one whole number, not {listed}")
+    bound = int(listed[0])
+    if operator in (GT, GTE):
+        return Requirement(key, True, gte=bound + (operator == GT), min_values=min_values)
+    return Requirement(key, True, lte=bound - (operator == LT), min_values=min_values)
+
+
+class Requirements(Mapping[str, Requirement]):
+    """One requirement per key; a key that is not there may have any value. Immutable: `add` makes another."""
+
+    __slots__ = ("_by_key",)
+
+    def __init__(self, requirements: Iterable[Requirement] = ()) -> None:
+        self._by_key: dict[str, Requirement] = {}
+        for each in requirements:
+            old = self._by_key.get(each.key)
+            self._by_key[each.key] = each if old is None else old.intersection(each)
+
+    def __getitem__(self, key: str) -> Requirement:
+        return self._by_key[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_key)
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def of(self, key: str) -> Requirement:
+        """What holds for the key: without a word about it any value, or none."""
+        return self._by_key.get(key) or Requirement(key, True, absent=True)
+
+    def add(self, more: Iterable[Requirement]) -> Requirements:
+        """Both at once: keys that both have intersect."""
+        return Requirements([*self._by_key.values(), *more])
+
+    def union(self, other: Requirements) -> Requirements:
+        return self.add(other.values())
+
+    def without(self, *keys: str) -> Requirements:
+        return Requirements(each for key, each in self._by_key.items() if key not in keys)
+
+    def intersects(self, other: Requirements) -> bool:
+        """Whether, for every key that both speak of, some value (or the absence of one) satisfies both."""
+        return next(self._apart(other), None) is None
+
+    def compatible(self, wanted: Requirements, undefined: frozenset[str] = _NONE) -> bool:
+        """As `intersects`, and what is wanted must be spoken of here, but for the keys of `undefined`.
+
+        Labels that nobody defined will not be on the node; well-known ones (`undefined`) will, with some value.
+        """
+        return not self.conflicts(wanted, undefined)
+
+    def conflicts(self, wanted: Requirements, undefined: frozenset[str] = _NONE) -> list[str]:
+        """Why they are not compatible, in sentences."""
+        unknown = [
+            f'label "{key}" does not have known values'
+            for key, each in wanted.items()
+            if not each.absent and key not in self._by_key and (key not in undefined or each.impossible)
+        ]
+        return unknown or [f"key {mine.key}, {its.told()} not in {mine.told()}" for mine, its in self._apart(wanted)]
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether a node with these labels satisfies all."""
+        return all(each.has(labels[key]) if key in labels else each.absent for key, each in self._by_key.items())
+
+    def labels(self) -> dict[str, str]:
+        """The labels that are certain: keys with one possible value."""
+        single = (
+            each for each in self._by_key.values() if len(each.values) == 1 and not (each.complement or each.absent)
+        )
+        return {each.key: each.any() for each in single}
+
+    def wire(self) -> list[Object]:
+        return [expression for key in sorted(self._by_key) for expression in self._by_key[key].wire()]
+
+    def _apart(self, other: Requirements) -> Iterator[tuple[Requirement, Requirement]]:
+        few, many = (self, other) if len(self) < len(other) else (other, self)
+        for key in few:
+            if key not in many:
+                continue
+            mine, its = self._by_key[key], other[key]
+            if not mine.meets(its):
+                yield mine, its
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._by_key.values()))
+
+    def __str__(self) -> str:
+        return ", ".join(str(self._by_key[key]) for key in sorted(self._by_key))
+
+
+def from_labels(labels: Mapping[str, str] | None) -> Requirements:
+    return Requirements(Requirement(key, False, frozenset((value,))) for key, value in (labels or {}).items())
+
+
+def from_expressions(expressions: Iterable[Object] | None) -> Requirements:
+    """Of matchExpressions, or of the `requirements` of a NodePool or NodeClaim (with `minValues`)."""
+    return Requirements(
+        requirement(each["key"], each.get("operator", IN), each.get("values") or (), each.get("minValues"))
+        for each in expressions or ()
+    )
+
+
+def from_pod(spec: Object, term: int = 0) -> Requirements:
+    """What a pod must have: its nodeSelector and one of the alternatives of its required node affinity."""
+    terms = required_terms(spec)
+    found = from_labels(spec.get("nodeSelector"))
+    return found.union(from_expressions(terms[term].get("matchExpressions"))) if terms else found
+
+
+def required_terms(spec: Object) -> list[Object]:
+    """The alternatives of a pod's required node affinity; none: any node will do."""
+    affinity = ((spec.get("affinity") or {}).get("nodeAffinity")) or {}
+    terms = (affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get("nodeSelectorTerms") or []
+    return [term for term in terms if term]
+
+
+def _exhausted(gte: int | None, lte: int | None, excluded: frozenset[str]) -> bool:
+    """Whether between the bounds nothing is left but what is excluded."""
+    if gte is None or lte is None or lte - gte >= len(excluded):
+        return False
+    return all(str(number) in excluded for number in range(gte, lte + 1))
+
+
+def _highest(one: int | None, other: int | None) -> int | None:
+    return max((bound for bound in (one, other) if bound is not None), default=None)
+
+
+def _lowest(one: int | None, other: int | None) -> int | None:
+    return min((bound for bound in (one, other) if bound is not None), default=None)

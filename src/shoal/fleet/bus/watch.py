@@ -1,0 +1,100 @@
+"""The bus over the Kubernetes API itself: the worker watches the ManagedClusters given to it, and writes their status.
+
+The hub's side needs no publisher: its store orders the messages and keeps them, its watch resumes where it was cut.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from shoal.client.reflector import Key, Reflector
+from shoal.client.requests import Client
+from shoal.clock import Clock
+from shoal.fleet.bus.decide import is_stale
+from shoal.fleet.bus.interface import Message, Name, NameTaken, Report, Told, message_of
+from shoal.fleet.bus.secret import is_left_over, is_of, kubeconfig_secret
+from shoal.fleet.resources import LOGICAL_CLUSTERS, MANAGED_CLUSTERS, SECRETS
+from shoal.kinds import fleet
+from shoal.objects.errors import NotFound
+
+log = logging.getLogger("shoal.fleet")
+
+Object = dict[str, Any]
+
+
+class WatchBus:
+    name = "fleet-bus"
+
+    def __init__(self, hub: Client, worker: str, clock: Clock) -> None:
+        self._hub = hub
+        self._messages: dict[Name, Message] = {}
+        self._listeners: list[Told] = []
+        selector = f"status.assignedWorker={worker}"
+        self._reflector = Reflector(hub, MANAGED_CLUSTERS, clock, self._changed, fields=selector)
+
+    def listen(self, told: Told) -> None:
+        self._listeners.append(told)
+
+    async def run(self) -> None:
+        await self._reflector.run()
+
+    def newest(self, name: Name) -> Message | None:
+        return self._messages.get(name)
+
+    def _changed(self, key: Key, managed: Object | None) -> None:
+        name = (key[1], key[2])
+        if managed is None:
+            # Gone from the hub, or given to another worker: neither asks this one to delete anything.
+            self._messages.pop(name, None)
+        else:
+            message, known = message_of(managed), self._messages.get(name)
+            if is_stale(known.mark if known is not None else None, message.mark):
+                return
+            self._messages[name] = message
+        for told in self._listeners:
+            told(name)
+
+    async def hub_id(self) -> str:
+        root = await self._hub.get(LOGICAL_CLUSTERS, "root")
+        return str(root["metadata"]["uid"])
+
+    async def report(self, message: Message, report: Report) -> None:
+        if report.kubeconfig:
+            await self._publish(message, report.kubeconfig)
+        if report.status != fleet.status_of(message.managed):
+            body = {**message.managed, "status": report.status}
+            await self._hub.update(MANAGED_CLUSTERS, body, "status")
+
+    async def _publish(self, message: Message, kubeconfig: str) -> None:
+        namespace, _ = message.name
+        wanted = kubeconfig_secret(message.managed, kubeconfig)
+        name = wanted["metadata"]["name"]
+        try:
+            found = await self._hub.get(SECRETS, name, namespace)
+        except NotFound:
+            await self._hub.create(SECRETS, wanted, namespace)
+            return
+        if is_left_over(found, message.managed):
+            await self._hub.delete(SECRETS, name, namespace, uid=found["metadata"]["uid"])
+            await self._hub.create(SECRETS, wanted, namespace)
+        elif not is_of(found, message.mark.uid):
+            raise NameTaken(f"Secret {name} is there already and is somebody else's; rename or delete it")
+        elif found.get("data") != wanted["data"]:
+            await self._hub.merge(SECRETS, name, {"data": wanted["data"]}, namespace)
+
+    async def acknowledge(self, message: Message) -> None:
+        namespace, name = message.name
+        secret_name = fleet.kubeconfig_secret(name)
+        try:
+            secret = await self._hub.get(SECRETS, secret_name, namespace)
+            if is_of(secret, message.mark.uid):
+                await self._hub.delete(SECRETS, secret_name, namespace, uid=secret["metadata"]["uid"])
+        except NotFound:
+            pass
+        try:
+            if fleet.has_finalizer(message.managed):
+                await self._hub.update(MANAGED_CLUSTERS, fleet.without_finalizer(message.managed))
+        except NotFound:
+            pass
+        log.info("%s/%s: nothing is left of it; the hub was told", namespace, name)

@@ -1,0 +1,119 @@
+"""A worker joins its hub: its Worker object, its Lease every few seconds, and which hub it belongs to.
+
+A Worker object belongs to one store. Whoever comes with another store under the same name is kept out: the clusters
+given to that name are in the first one's store. The hub is pinned the other way round, in the worker's own root.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from shoal.client.requests import Client, Kind
+from shoal.client.transport import Unreachable
+from shoal.clock import Clock, rfc3339_micro
+from shoal.fleet.bus.interface import Bus
+from shoal.fleet.resources import CONFIG_MAPS, LEASES, LOGICAL_CLUSTERS, NAMESPACES, WORKERS
+from shoal.fleet.worker.registration.decide import lease, spec_patch, store_of, worker_object
+from shoal.fleet.worker.settings import WorkerSettings
+from shoal.kinds import fleet
+from shoal.objects.errors import AlreadyExists, NotFound, StatusError
+from shoal.runtime.loop import Later, Loop
+
+log = logging.getLogger("shoal.fleet")
+
+Object = dict[str, Any]
+
+PIN = "hub"
+"""The ConfigMap of the worker's own root that says which hub it belongs to."""
+RETRY_SECONDS = 1.0
+
+
+class Registration:
+    def __init__(self, hub: Client, own: Client, clock: Clock, settings: WorkerSettings, bus: Bus) -> None:
+        self._hub, self._own, self._clock, self._settings, self._bus = hub, own, clock, settings, bus
+        self._store = ""
+        self.hub = ""
+        """The id of the hub it talks to, as of the last heartbeat."""
+        self.joined = asyncio.Event()
+        """The name is ours, at the hub."""
+        self.loop: Loop[str] = Loop("fleet-registration", clock, self.reconcile, workers=1)
+        self.loop.sources.append(self._start)
+
+    async def _start(self) -> None:
+        self.loop.queue.add(self._settings.name)
+
+    async def reconcile(self, name: str) -> float:
+        """Comes back by itself, soon after a failure too: a growing pause would look like silence to the hub."""
+        try:
+            await self._register()
+            await self._renew()
+        except (StatusError, Unreachable, Later) as error:
+            log.warning("worker %s: %s", name, error)
+            return RETRY_SECONDS
+        return fleet.HEARTBEAT_SECONDS
+
+    async def _register(self) -> None:
+        self.hub = await self._bus.hub_id()
+        await self._pin()
+        if not self._store:
+            self._store = str((await self._own.get(LOGICAL_CLUSTERS, "root"))["metadata"]["uid"])
+        try:
+            worker = await self._hub.get(WORKERS, self._settings.name, fleet.NAMESPACE)
+        except NotFound:
+            await _ensure_namespace(self._hub)
+            worker = await self._hub.create(WORKERS, worker_object(self._settings, self._store), fleet.NAMESPACE)
+            log.info("worker %s joined", self._settings.name)
+        if store_of(worker) != self._store:
+            self.joined.clear()
+            raise Later(
+                f"the name {self._settings.name} belongs to another worker's store; start this one with another "
+                f"--name, or delete that Worker if it is gone for good"
+            )
+        patch = spec_patch(worker, self._settings)
+        if patch is not None:
+            await self._hub.merge(WORKERS, self._settings.name, patch, fleet.NAMESPACE)
+        self.joined.set()
+
+    async def _renew(self) -> None:
+        name, now = fleet.lease_name(self._settings.name), rfc3339_micro(self._clock.now())
+        patch = {"spec": {"renewTime": now, "holderIdentity": self._store}}
+        try:
+            await self._hub.merge(LEASES, name, patch, fleet.NAMESPACE)
+        except NotFound:
+            await self._hub.create(LEASES, lease(self._settings, self._store, now), fleet.NAMESPACE)
+
+    async def _pin(self) -> None:
+        """The first hub it talks to is its hub, until somebody takes the pin out."""
+        try:
+            await self._own.get(CONFIG_MAPS, PIN, fleet.NAMESPACE)
+            return
+        except NotFound:
+            pass
+        body = {"metadata": {"name": PIN, "namespace": fleet.NAMESPACE}, "data": {"id": self.hub}}
+        await _ensure_namespace(self._own)
+        await _create(self._own, CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", **body}, fleet.NAMESPACE)
+
+    async def check_hub(self) -> None:
+        """Before anything is deleted: whether the hub that asks for it is still the one it belongs to."""
+        pinned = (await self._own.get(CONFIG_MAPS, PIN, fleet.NAMESPACE)).get("data", {}).get("id")
+        if pinned != await self._bus.hub_id():
+            message = (
+                f"the hub is not the one worker {self._settings.name} joined: deletions are held; to accept it, delete "
+                f"ConfigMap {fleet.NAMESPACE}/{PIN} of the worker's own API"
+            )
+            log.warning("%s", message)
+            raise Later(message)
+
+
+async def _ensure_namespace(client: Client) -> None:
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": fleet.NAMESPACE}}
+    await _create(client, NAMESPACES, body)
+
+
+async def _create(client: Client, kind: Kind, obj: Object, namespace: str = "") -> None:
+    try:
+        await client.create(kind, obj, namespace)
+    except AlreadyExists:
+        return

@@ -1,0 +1,55 @@
+"""What a worker says about itself at the hub, and who may use a name. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shoal.fleet.worker.settings import WorkerSettings
+from shoal.kinds import fleet
+
+Object = dict[str, Any]
+
+
+def worker_object(settings: WorkerSettings, store: str) -> Object:
+    return {
+        "apiVersion": fleet.API_VERSION,
+        "kind": fleet.WORKER,
+        "metadata": {"name": settings.name, "namespace": fleet.NAMESPACE, "annotations": {fleet.STORE: store}},
+        "spec": worker_spec(settings),
+    }
+
+
+def worker_spec(settings: WorkerSettings) -> Object:
+    """What the process knows best; labels and taints are people's."""
+    return {
+        "version": settings.version,
+        "capacity": settings.capacity,
+        "location": settings.location,
+        "infrastructure": "process",
+        "provides": list(settings.provides),
+    }
+
+
+def store_of(worker: Object) -> str:
+    return str((worker["metadata"].get("annotations") or {}).get(fleet.STORE) or "")
+
+
+def spec_patch(worker: Object, settings: WorkerSettings) -> Object | None:
+    """What differs; None: nothing."""
+    spec = fleet.spec_of(worker)
+    different = {key: value for key, value in worker_spec(settings).items() if spec.get(key) != value}
+    return {"spec": different} if different else None
+
+
+def lease(settings: WorkerSettings, store: str, now: str) -> Object:
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": fleet.lease_name(settings.name), "namespace": fleet.NAMESPACE},
+        "spec": {
+            "holderIdentity": store,
+            "leaseDurationSeconds": int(fleet.SILENCE_SECONDS),
+            "acquireTime": now,
+            "renewTime": now,
+        },
+    }

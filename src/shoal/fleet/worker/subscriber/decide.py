@@ -1,0 +1,95 @@
+"""What a message of the hub means for the copy in the worker's own root. Pure.
+
+The copy carries the marks of the message it was made of, so that a worker that was restarted still knows an old one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from shoal.fleet.bus.decide import is_stale
+from shoal.fleet.bus.interface import Mark, Message
+from shoal.kinds import fleet
+from shoal.objects import mergepatch
+
+Object = dict[str, Any]
+
+HUB, UID = "shoal.dev/hub", "shoal.dev/hub-uid"
+GENERATION, EPOCH, REVISION = "shoal.dev/hub-generation", "shoal.dev/epoch", "shoal.dev/hub-revision"
+"""Annotations of the copy: which hub it is of, and the mark of the message."""
+
+
+class Step(Enum):
+    NOTHING = "nothing"
+    CREATE = "create"
+    UPDATE = "update"
+    DELETE = "delete"
+    ACKNOWLEDGE = "acknowledge"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    step: Step
+    copy: Object | None = None
+    """To create, or the patch to update by."""
+
+
+def decide(message: Message, copy: Object | None, hub: str) -> Decision:
+    """`hub` is the id of the hub that sent it."""
+    if copy is None:
+        # The worker's own store is the truth about what it hosts: without a copy there is nothing.
+        return Decision(Step.ACKNOWLEDGE) if message.deleting else Decision(Step.CREATE, copy_of(message, hub))
+    known = mark_of(copy)
+    if fleet.is_deleting(copy):
+        return Decision(Step.NOTHING)  # its end is an event of its own
+    if hub_of(copy) == hub and is_stale(known, message.mark):
+        return Decision(Step.NOTHING)  # revisions of two hubs tell nothing about each other
+    if message.deleting or known.uid != message.mark.uid:
+        return Decision(Step.DELETE)  # another uid: the hub has a new one of that name, and the old one is gone there
+    if known.epoch == message.mark.epoch and fleet.spec_of(copy) == fleet.spec_of(message.managed):
+        return Decision(Step.NOTHING)
+    patch = {
+        "metadata": {
+            "annotations": _annotations(message.mark, hub),
+            "resourceVersion": copy["metadata"]["resourceVersion"],
+        },
+        "spec": mergepatch.create(fleet.spec_of(copy), fleet.spec_of(message.managed)),
+    }
+    return Decision(Step.UPDATE, patch)
+
+
+def copy_of(message: Message, hub: str) -> Object:
+    namespace, name = message.name
+    return {
+        "apiVersion": fleet.API_VERSION,
+        "kind": fleet.MANAGED_CLUSTER,
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "annotations": _annotations(message.mark, hub),
+            "finalizers": [fleet.FINALIZER],
+        },
+        "spec": fleet.spec_of(message.managed),
+    }
+
+
+def mark_of(copy: Object) -> Mark:
+    found = copy["metadata"].get("annotations") or {}
+    numbers = (int(found.get(key) or 0) for key in (GENERATION, EPOCH, REVISION))
+    return Mark(str(found.get(UID) or ""), *numbers)
+
+
+def hub_of(copy: Object) -> str:
+    return str((copy["metadata"].get("annotations") or {}).get(HUB) or "")
+
+
+def _annotations(mark: Mark, hub: str) -> dict[str, str]:
+    return {
+        HUB: hub,
+        UID: mark.uid,
+        GENERATION: str(mark.generation),
+        EPOCH: str(mark.epoch),
+        REVISION: str(mark.revision),
+    }

@@ -1,0 +1,161 @@
+"""Cluster API (cluster.x-k8s.io/v1beta2): names, labels, and accessors over the wire dict. Pure.
+
+Names and meanings are those of the v1beta2 contract; the CRDs are in `crds/root`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+Object = dict[str, Any]
+
+GROUP = "cluster.x-k8s.io"
+VERSION = "v1beta2"
+API_VERSION = f"{GROUP}/{VERSION}"
+
+CLUSTER, MACHINE, MACHINE_SET, MACHINE_DEPLOYMENT = "Cluster", "Machine", "MachineSet", "MachineDeployment"
+
+CLUSTER_FINALIZER = "cluster.cluster.x-k8s.io"
+MACHINE_FINALIZER = "machine.cluster.x-k8s.io"
+MACHINE_SET_FINALIZER = "cluster.x-k8s.io/machineset"
+MACHINE_DEPLOYMENT_FINALIZER = "cluster.x-k8s.io/machinedeployment"
+
+CLUSTER_NAME = "cluster.x-k8s.io/cluster-name"
+"""Label of everything that belongs to a Cluster; on Nodes an annotation."""
+CONTROL_PLANE = "cluster.x-k8s.io/control-plane"
+DEPLOYMENT_NAME = "cluster.x-k8s.io/deployment-name"
+SET_NAME = "cluster.x-k8s.io/set-name"
+TEMPLATE_HASH = "machine-template-hash"
+KARPENTER_MEMBER = "node.cluster.x-k8s.io/karpenter-member"
+
+PAUSED = "cluster.x-k8s.io/paused"
+DELETE_MACHINE = "cluster.x-k8s.io/delete-machine"
+DISABLE_MACHINE_CREATE = "cluster.x-k8s.io/disable-machine-create"
+CLONED_FROM_NAME = "cluster.x-k8s.io/cloned-from-name"
+CLONED_FROM_GROUP_KIND = "cluster.x-k8s.io/cloned-from-groupkind"
+REVISION = "machinedeployment.clusters.x-k8s.io/revision"
+CURRENT_PRICE = "cluster.x-k8s.io/machine-current-price"
+PRE_DRAIN_HOOK = "pre-drain.delete.hook.machine.cluster.x-k8s.io"
+PRE_TERMINATE_HOOK = "pre-terminate.delete.hook.machine.cluster.x-k8s.io"
+
+NODE_CLUSTER_NAMESPACE = "cluster.x-k8s.io/cluster-namespace"
+NODE_MACHINE = "cluster.x-k8s.io/machine"
+NODE_OWNER_KIND = "cluster.x-k8s.io/owner-kind"
+NODE_OWNER_NAME = "cluster.x-k8s.io/owner-name"
+
+KUBECONFIG_TYPE = "cluster.x-k8s.io/secret"
+KUBECONFIG_KEY = "value"
+
+TEMPLATE = "Template"
+"""What a template's kind ends with."""
+
+_NODE_LABEL_DOMAINS = ("node-restriction.kubernetes.io", "node.cluster.x-k8s.io")
+_NODE_ROLE = "node-role.kubernetes.io"
+
+
+def kubeconfig_name(cluster: str) -> str:
+    return f"{cluster}-kubeconfig"
+
+
+def labels_of(obj: Mapping[str, Any]) -> dict[str, str]:
+    return obj["metadata"].get("labels") or {}
+
+
+def annotations_of(obj: Mapping[str, Any]) -> dict[str, str]:
+    return obj["metadata"].get("annotations") or {}
+
+
+def is_deleting(obj: Mapping[str, Any]) -> bool:
+    return "deletionTimestamp" in obj["metadata"]
+
+
+def cluster_name(obj: Mapping[str, Any]) -> str:
+    """Of a Machine, MachineSet or MachineDeployment."""
+    return str((obj.get("spec") or {}).get("clusterName", ""))
+
+
+def is_paused(cluster: Mapping[str, Any] | None, obj: Mapping[str, Any]) -> bool:
+    """By the Cluster's spec, or by the annotation on the object itself."""
+    return PAUSED in annotations_of(obj) or bool(cluster is not None and (cluster.get("spec") or {}).get("paused"))
+
+
+def initialization(obj: Mapping[str, Any] | None, field: str) -> bool:
+    """A fact of `status.initialization`."""
+    return bool((((obj or {}).get("status") or {}).get("initialization") or {}).get(field))
+
+
+def owner_reference(owner: Mapping[str, Any], api_version: str, kind: str, *, controller: bool) -> Object:
+    metadata = owner["metadata"]
+    reference = {"apiVersion": api_version, "kind": kind, "name": metadata["name"], "uid": metadata["uid"]}
+    return {**reference, "controller": True, "blockOwnerDeletion": True} if controller else reference
+
+
+def owners(obj: Mapping[str, Any], kind: str = "") -> Iterable[Mapping[str, Any]]:
+    for reference in obj["metadata"].get("ownerReferences") or ():
+        if not kind or (reference.get("kind") == kind and str(reference.get("apiVersion", "")).startswith(f"{GROUP}/")):
+            yield reference
+
+
+def owner_of(obj: Mapping[str, Any], kind: str) -> str:
+    """The name of the owner of one of Cluster API's own kinds, or nothing."""
+    return next((str(reference["name"]) for reference in owners(obj, kind)), "")
+
+
+def controller_uid(obj: Mapping[str, Any]) -> str:
+    return next((str(reference["uid"]) for reference in owners(obj) if reference.get("controller")), "")
+
+
+def endpoint_of(obj: Mapping[str, Any] | None) -> Object | None:
+    """`spec.controlPlaneEndpoint`, once it is whole."""
+    endpoint = ((obj or {}).get("spec") or {}).get("controlPlaneEndpoint") or {}
+    return (
+        {"host": endpoint["host"], "port": endpoint["port"]} if endpoint.get("host") and endpoint.get("port") else None
+    )
+
+
+def node_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Those labels of a Machine that its Node gets too."""
+    return {key: value for key, value in labels.items() if _is_for_nodes(key.partition("/")[0])}
+
+
+def _is_for_nodes(domain: str) -> bool:
+    return domain == _NODE_ROLE or any(
+        domain == managed or domain.endswith(f".{managed}") for managed in _NODE_LABEL_DOMAINS
+    )
+
+
+def node_annotations(machine: Mapping[str, Any]) -> dict[str, str]:
+    """What a Node says about its Machine."""
+    metadata = machine["metadata"]
+    found = {
+        CLUSTER_NAME: cluster_name(machine),
+        NODE_CLUSTER_NAMESPACE: metadata["namespace"],
+        NODE_MACHINE: metadata["name"],
+    }
+    for reference in owners(machine):
+        if reference.get("controller"):
+            found |= {NODE_OWNER_KIND: reference["kind"], NODE_OWNER_NAME: reference["name"]}
+    return found
+
+
+def kubeconfig(name: str, server: str, authority: str, token: str) -> str:
+    """The text of a kubeconfig; `authority` is base64 already. Nothing in it needs quoting."""
+    return f"""apiVersion: v1
+kind: Config
+clusters:
+- name: {name}
+  cluster:
+    server: {server}
+    certificate-authority-data: {authority}
+contexts:
+- name: {name}-admin@{name}
+  context:
+    cluster: {name}
+    user: {name}-admin
+current-context: {name}-admin@{name}
+users:
+- name: {name}-admin
+  user:
+    token: {token}
+"""

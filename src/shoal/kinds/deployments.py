@@ -1,0 +1,106 @@
+"""Deployments and their ReplicaSets: annotations between them, the hash of a template, bounds of a rollout. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from shoal.kinds.checks import percent
+from shoal.objects.conditions import get_condition
+
+Object = dict[str, Any]
+
+REVISION = "deployment.kubernetes.io/revision"
+REVISION_HISTORY = "deployment.kubernetes.io/revision-history"
+DESIRED_REPLICAS = "deployment.kubernetes.io/desired-replicas"
+MAX_REPLICAS = "deployment.kubernetes.io/max-replicas"
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+TEMPLATE_HASH = "pod-template-hash"
+UNLIMITED = 2**31 - 1
+"""As a progress deadline or history limit: none."""
+
+_SAFE = "bcdfghjklmnpqrstvwxz2456789"
+"""No vowels, and nothing that looks like another: no words come out."""
+_LONGEST_NAME = 253
+
+
+def replicas_of(obj: Object) -> int:
+    count = (obj.get("spec") or {}).get("replicas")
+    return 1 if count is None else int(count)
+
+
+def is_rolling(deployment: Object) -> bool:
+    strategy: Object = deployment["spec"].get("strategy") or {}
+    return bool(strategy.get("type", "RollingUpdate") == "RollingUpdate")
+
+
+def scaled(value: object, total: int, *, up: bool) -> int:
+    """An int-or-percent of a total, rounded up or down."""
+    share = percent(value)
+    if share is None:
+        return value if isinstance(value, int) else 0
+    return -(-share * total // 100) if up else share * total // 100
+
+
+def max_surge(deployment: Object) -> int:
+    """How many pods there may be above the replicas."""
+    return _fenceposts(deployment)[0]
+
+
+def max_unavailable(deployment: Object) -> int:
+    """How many of the replicas may be missing."""
+    return min(_fenceposts(deployment)[1], replicas_of(deployment))
+
+
+def _fenceposts(deployment: Object) -> tuple[int, int]:
+    if not is_rolling(deployment):
+        return 0, 0
+    bounds, replicas = deployment["spec"]["strategy"].get("rollingUpdate") or {}, replicas_of(deployment)
+    surge = scaled(bounds.get("maxSurge"), replicas, up=True)
+    unavailable = scaled(bounds.get("maxUnavailable"), replicas, up=False)
+    # Rounding must not leave a rollout without any way to go on.
+    return surge, unavailable if surge or unavailable else 1
+
+
+def bare_template(template: Object) -> Object:
+    """A pod template without what its ReplicaSet adds to it."""
+    given = template.get("metadata") or {}
+    labels = {key: value for key, value in (given.get("labels") or {}).items() if key != TEMPLATE_HASH}
+    metadata = {key: value for key, value in given.items() if value and key != "labels"}
+    return {**template, "metadata": metadata | ({"labels": labels} if labels else {})}
+
+
+def template_hash(template: Object, collisions: int | None) -> str:
+    """The same for equal templates, in letters and digits fit for names and labels."""
+    text = json.dumps([bare_template(template), collisions], sort_keys=True, separators=(",", ":"))
+    number = int.from_bytes(hashlib.blake2s(text.encode(), digest_size=4).digest(), "big")
+    return "".join(_SAFE[ord(digit) % len(_SAFE)] for digit in str(number))
+
+
+def set_name(deployment: str, hashed: str) -> str:
+    """The name of the ReplicaSet for a template."""
+    return f"{deployment[: _LONGEST_NAME - 1 - len(hashed)]}-{hashed}"
+
+
+def revision_of(obj: Object) -> int:
+    """0: none, or none that is a number."""
+    text = (obj["metadata"].get("annotations") or {}).get(REVISION, "")
+    return int(text) if text.isdecimal() else 0
+
+
+def with_condition(
+    conditions: list[Object], kind: str, status: str, reason: str, message: str, now: str, *, refresh: bool = False
+) -> list[Object]:
+    """A Deployment's condition knows its last update beside its last transition. One with the same status and reason
+    is left as it is, unless `refresh` asks for a new message and time of update."""
+    old = get_condition({"status": {"conditions": conditions}}, kind)
+    if old is not None and old.get("status") == status and old.get("reason") == reason and not refresh:
+        return conditions
+    since = old.get("lastTransitionTime") if old is not None and old.get("status") == status else now
+    made = {"type": kind, "status": status, "reason": reason, "message": message}
+    return [*without_condition(conditions, kind), {**made, "lastUpdateTime": now, "lastTransitionTime": since}]
+
+
+def without_condition(conditions: list[Object], kind: str) -> list[Object]:
+    return [condition for condition in conditions if condition.get("type") != kind]

@@ -1,0 +1,145 @@
+"""NodePool, NodeClaim (karpenter.sh) and ClusterAPINodeClass: names, and what is read from them. Pure.
+
+The CRDs are in `crds/cluster`; what MachineDeployments announce is in `sizes`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any
+
+import orjson
+
+Object = dict[str, Any]
+
+GROUP, VERSION = "karpenter.sh", "v1"
+API_VERSION = f"{GROUP}/{VERSION}"
+NODE_POOL, NODE_CLAIM = "NodePool", "NodeClaim"
+CLASS_GROUP, CLASS_VERSION = "karpenter.cluster.x-k8s.io", "v1alpha1"
+NODE_CLASS = "ClusterAPINodeClass"
+
+FINALIZER = "karpenter.sh/termination"
+
+POOL_LABEL = "karpenter.sh/nodepool"
+REGISTERED_LABEL = "karpenter.sh/registered"
+INITIALIZED_LABEL = "karpenter.sh/initialized"
+CLASS_LABEL = f"{CLASS_GROUP}/clusterapinodeclass"
+CAPACITY_TYPE = "karpenter.sh/capacity-type"
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+ARCHITECTURE, SYSTEM = "kubernetes.io/arch", "kubernetes.io/os"
+HOSTNAME = "kubernetes.io/hostname"
+EXCLUDE_BALANCERS = "node.kubernetes.io/exclude-from-external-load-balancers"
+WELL_KNOWN = frozenset(
+    (POOL_LABEL, ZONE, REGION, INSTANCE_TYPE, ARCHITECTURE, SYSTEM, CAPACITY_TYPE, "node.kubernetes.io/windows-build")
+)
+"""Labels that a node has though its NodePool does not speak of them."""
+
+DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
+POOL_HASH, POOL_HASH_VERSION = "karpenter.sh/nodepool-hash", "karpenter.sh/nodepool-hash-version"
+HASH_VERSION = "v3"
+TERMINATION_TIME = "karpenter.sh/nodeclaim-termination-timestamp"
+MACHINE = "cluster.x-k8s.io/machine"
+"""On a NodeClaim: namespace/name of the Machine that is its own."""
+MACHINE_DEPLOYMENT = f"{CLASS_GROUP}/machine-deployment"
+"""On a NodeClaim: namespace/name of the MachineDeployment that was chosen for it, before it has a Machine."""
+CLAIMED_BY, CLAIMED_BY_UID = "karpenter.sh/nodeclaim", "karpenter.sh/nodeclaim-uid"
+"""On a Machine with the member label: whose it is."""
+
+UNREGISTERED = "karpenter.sh/unregistered"
+DISRUPTED: Object = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
+
+LAUNCHED, REGISTERED, INITIALIZED, READY = "Launched", "Registered", "Initialized", "Ready"
+CONSOLIDATABLE, DRAINED, INSTANCE_TERMINATING = "Consolidatable", "Drained", "InstanceTerminating"
+DISRUPTION_REASON = "DisruptionReason"
+VALIDATION_SUCCEEDED, NODE_CLASS_READY = "ValidationSucceeded", "NodeClassReady"
+
+WHEN_EMPTY = "WhenEmpty"
+NEVER = "Never"
+
+_EPHEMERAL = (
+    ("node.kubernetes.io/not-ready", "NoSchedule"),
+    ("node.kubernetes.io/not-ready", "NoExecute"),
+    ("node.kubernetes.io/unreachable", "NoSchedule"),
+    ("node.cloudprovider.kubernetes.io/uninitialized", "NoSchedule"),
+    (UNREGISTERED, "NoExecute"),
+)
+_parts = re.compile(r"([0-9]+(?:\.[0-9]+)?)(h|m|s|ms)")
+_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+
+
+def is_ephemeral(taint: Object) -> bool:
+    """A taint of a node that is starting: it goes by itself."""
+    return (taint.get("key"), taint.get("effect")) in _EPHEMERAL
+
+
+def seconds(duration: object) -> float | None:
+    """`1h30m` in seconds; None for Never, and for what is no duration."""
+    if not isinstance(duration, str) or not duration or duration == NEVER:
+        return None
+    found = _parts.findall(duration)
+    if "".join(number + unit for number, unit in found) != duration:
+        return None
+    return sum(float(number) * _SECONDS[unit] for number, unit in found)
+
+
+def class_ref(holder: Object) -> Object:
+    """The nodeClassRef of the spec of a NodeClaim, or of a NodePool's template."""
+    return holder.get("nodeClassRef") or {}
+
+
+def uses(spec: Object, node_class: str) -> bool:
+    reference = class_ref(spec)
+    kind = (reference.get("group"), reference.get("kind"))
+    return kind == (CLASS_GROUP, NODE_CLASS) and reference.get("name") == node_class
+
+
+def template(pool: Object) -> Object:
+    found: Object = (pool.get("spec") or {}).get("template") or {}
+    return found
+
+
+def template_spec(pool: Object) -> Object:
+    return template(pool).get("spec") or {}
+
+
+def template_labels(pool: Object) -> dict[str, str]:
+    return (template(pool).get("metadata") or {}).get("labels") or {}
+
+
+def weight(pool: Object) -> int:
+    return int((pool.get("spec") or {}).get("weight") or 0)
+
+
+def pool_hash(pool: Object) -> str:
+    """Of what makes a node of the pool outdated when it changes: the template without its requirements."""
+    spec = {key: value for key, value in template_spec(pool).items() if key != "requirements"}
+    hashed = {"metadata": template(pool).get("metadata") or {}, "spec": spec}
+    return str(int(hashlib.sha256(orjson.dumps(hashed, option=orjson.OPT_SORT_KEYS)).hexdigest()[:15], 16))
+
+
+def pool_of(obj: Object) -> str:
+    """The NodePool of a NodeClaim or a Node; empty: nobody's."""
+    labels: dict[str, str] = obj["metadata"].get("labels") or {}
+    return labels.get(POOL_LABEL, "")
+
+
+def annotation(obj: Object, name: str) -> str:
+    annotations: dict[str, str] = obj["metadata"].get("annotations") or {}
+    return annotations.get(name, "")
+
+
+def is_going(obj: Object) -> bool:
+    return "deletionTimestamp" in obj["metadata"]
+
+
+def provider_id(claim: Object) -> str:
+    return str((claim.get("status") or {}).get("providerID") or "")
+
+
+def reference(kind: str, owner: Object) -> Object:
+    """An owner reference to a NodePool or NodeClaim."""
+    metadata = owner["metadata"]
+    named = {"apiVersion": API_VERSION, "kind": kind, "name": metadata["name"], "uid": metadata["uid"]}
+    return {**named, "blockOwnerDeletion": True}

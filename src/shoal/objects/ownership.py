@@ -1,0 +1,95 @@
+"""Who controls an object: owner references with `controller: true`, read and made. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from shoal.objects.errors import BadRequest
+from shoal.objects.selectors import NOTHING, LabelSelector, from_label_selector
+
+Object = dict[str, Any]
+
+
+def controller_of(obj: Object) -> Object | None:
+    """The reference to the one that manages the object."""
+    for reference in obj["metadata"].get("ownerReferences") or ():
+        if reference.get("controller"):
+            found: Object = reference
+            return found
+    return None
+
+
+def controller_named(obj: Object | None, group: str, kind: str) -> str:
+    """The name of the controller when it is of that kind, else empty."""
+    reference = controller_of(obj) if obj is not None else None
+    if reference is None or reference.get("kind") != kind:
+        return ""
+    return str(reference["name"]) if str(reference.get("apiVersion", "")).partition("/")[0] == group else ""
+
+
+def is_controlled_by(obj: Object, owner: Object) -> bool:
+    reference = controller_of(obj)
+    return reference is not None and reference.get("uid") == owner["metadata"]["uid"]
+
+
+def controller_reference(owner: Object, api_version: str, kind: str) -> Object:
+    metadata = owner["metadata"]
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def selector_of(owner: Object) -> LabelSelector:
+    """`spec.selector`; one that cannot be read selects nothing."""
+    try:
+        return from_label_selector((owner.get("spec") or {}).get("selector"))
+    except BadRequest:
+        return NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    kept: list[Object]
+    adopt: list[Object]
+    """Orphans that the owner selects."""
+    release: list[Object]
+    """Its own, which it selects no more."""
+
+
+def claim(owner: Object, owned: Iterable[Object], orphans: Iterable[Object]) -> Claims:
+    """An owner that is being deleted adopts and releases nothing; what is being deleted is not adopted."""
+    selector, alive = selector_of(owner), "deletionTimestamp" not in owner["metadata"]
+    claims = Claims([], [], [])
+    for obj in owned:
+        if selector.matches(obj["metadata"].get("labels")):
+            claims.kept.append(obj)
+        elif alive:
+            claims.release.append(obj)
+    if alive:
+        for obj in orphans:
+            if "deletionTimestamp" not in obj["metadata"] and selector.matches(obj["metadata"].get("labels")):
+                claims.adopt.append(obj)
+    return claims
+
+
+def adoption(obj: Object, reference: Object) -> Object:
+    """The merge patch that makes the reference's object its controller, if nobody was faster."""
+    return _owners(obj, [*(obj["metadata"].get("ownerReferences") or ()), reference])
+
+
+def release(obj: Object, owner: Object) -> Object:
+    """The merge patch that takes the owner's reference away."""
+    references = obj["metadata"].get("ownerReferences") or ()
+    return _owners(obj, [one for one in references if one.get("uid") != owner["metadata"]["uid"]])
+
+
+def _owners(obj: Object, references: list[Object]) -> Object:
+    metadata = obj["metadata"]
+    return {"metadata": {"resourceVersion": metadata["resourceVersion"], "ownerReferences": references or None}}

@@ -1,0 +1,100 @@
+"""The status of a root Deployment, summed up from its leaves. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shoal.kinds.deployments import max_unavailable, replicas_of, with_condition, without_condition
+from shoal.objects.conditions import get_condition
+from shoal.placement.splitter.decide import Split
+
+Object = dict[str, Any]
+
+COUNTS = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas", "unavailableReplicas")
+AVAILABLE, PROGRESSING, FAILURE = "Available", "Progressing", "ReplicaFailure"
+DONE = "NewReplicaSetAvailable"
+Verdict = tuple[str, str, str]
+"""Status, reason and message of a condition."""
+
+
+def summed(root: Object, split: Split, registered: int, now: str) -> Object:
+    """`registered` is how many workload Clusters there are. The root's generation counts as observed when all of its
+    leaves say what it asks for, and all their clusters have seen it."""
+    before: Object = root.get("status") or {}
+    statuses = [leaf.get("status") or {} for leaf in split.leaves]
+    counts = {name: sum(status.get(name) or 0 for status in statuses) for name in COUNTS}
+    counts["unavailableReplicas"] += split.unplaced
+    observed = before.get("observedGeneration") or 0
+    if not split.create and not split.update and all(map(_has_observed, split.leaves)):
+        observed = root["metadata"].get("generation", 0)
+    conditions: list[Object] = before.get("conditions") or []
+    conditions = _said(conditions, AVAILABLE, _availability(root, counts["availableReplicas"]), now)
+    conditions = _said(conditions, PROGRESSING, _progress(root, split, registered), now)
+    failure = _failure(split)
+    conditions = _said(conditions, FAILURE, failure, now) if failure else without_condition(conditions, FAILURE)
+    found: Object = {"observedGeneration": observed} if observed else {}
+    return found | {name: count for name, count in counts.items() if count} | {"conditions": conditions}
+
+
+def _said(conditions: list[Object], kind: str, verdict: Verdict, now: str) -> list[Object]:
+    status, reason, message = verdict
+    old = get_condition({"status": {"conditions": conditions}}, kind)
+    news = old is not None and old.get("message") != message
+    return with_condition(conditions, kind, status, reason, message, now, refresh=news)
+
+
+def _has_observed(leaf: Object) -> bool:
+    observed = (leaf.get("status") or {}).get("observedGeneration") or 0
+    return bool(observed >= leaf["metadata"].get("generation", 0)) and "deletionTimestamp" not in leaf["metadata"]
+
+
+def _availability(root: Object, available: int) -> Verdict:
+    if available >= replicas_of(root) - max_unavailable(root):
+        return "True", "MinimumReplicasAvailable", "Deployment has minimum availability."
+    return "False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability."
+
+
+def _progress(root: Object, split: Split, registered: int) -> Verdict:
+    if split.taken:
+        names = ", ".join(split.taken)
+        return "False", "LeafNameTaken", f"Deployments that are not part of this one have the names of leaves: {names}"
+    if not registered and not split.leaves:
+        return "False", "NoRegisteredClusters", "There are no registered clusters to run this Deployment in."
+    if split.unplaced:
+        message = f"None of {registered} registered clusters takes the {split.unplaced} replicas that have no place."
+        return "False", "NoReadyClusters", message
+    worst = _worst(split)
+    if worst is not None:
+        return worst
+    name = root["metadata"]["name"]
+    if all(map(_is_done, split.leaves)) and not split.create and not split.update:
+        return "True", DONE, f'Deployment "{name}" has successfully progressed in all clusters.'
+    return "True", "ReplicaSetUpdated", f'Deployment "{name}" is progressing.'
+
+
+def _worst(split: Split) -> Verdict | None:
+    """What a leaf says that does not go on, or does not know."""
+    for status in ("False", "Unknown"):
+        for leaf in split.leaves:
+            said = get_condition(leaf, PROGRESSING)
+            if said is not None and said.get("status") == status:
+                return status, str(said.get("reason", "")), f"{leaf['metadata']['name']}: {said.get('message', '')}"
+    return None
+
+
+def _is_done(leaf: Object) -> bool:
+    """Whether what was asked for runs; a Deployment without a deadline does not say so, but shows it."""
+    status = leaf.get("status") or {}
+    counts = [status.get(name) or 0 for name in ("replicas", "updatedReplicas", "availableReplicas")]
+    said = get_condition(leaf, PROGRESSING)
+    return (
+        _has_observed(leaf) and counts == [replicas_of(leaf)] * 3 and (said is None or bool(said.get("reason") == DONE))
+    )
+
+
+def _failure(split: Split) -> Verdict | None:
+    for leaf in split.leaves:
+        said = get_condition(leaf, FAILURE)
+        if said is not None and said.get("status") == "True":
+            return "True", str(said.get("reason", "")), f"{leaf['metadata']['name']}: {said.get('message', '')}"
+    return None

@@ -1,0 +1,156 @@
+"""How many replicas a MachineDeployment should have, and which Machine is whose. Pure.
+
+Replicas are derived, never counted up and down: as many as NodeClaims live on the MachineDeployment. So a step that is
+repeated, or cut short and begun again, ends where it would have. Only marked Machines are ever scaled away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from shoal.kinds.capi import DELETE_MACHINE
+from shoal.kinds.karpenter import CLAIMED_BY, CLAIMED_BY_UID, MACHINE, annotation, is_going
+from shoal.objects.duration import parse_time
+from shoal.provision.clusterapi.offers import full_name, max_size, min_size
+
+Object = dict[str, Any]
+
+SPARE_SECONDS = 60.0
+"""How long a Machine that nobody claims is kept: another NodeClaim may take it."""
+MARKED_SECONDS = 30.0
+"""How long a marked Machine waits for the replicas to go down before it is deleted by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    bind: tuple[tuple[Object, Object], ...] = ()
+    """Machine and the NodeClaim that gets it; one that has it already is told so again."""
+    mark: tuple[Object, ...] = ()
+    """Machines to be chosen when the replicas go down."""
+    orphans: tuple[Object, ...] = ()
+    """Those of `mark` whose NodeClaim was not found: to be asked for once more before they are marked."""
+    delete: tuple[Object, ...] = ()
+    """Marked Machines that no shrinking will take: the replicas are as low as they may be, or cannot go down now."""
+    refuse: tuple[Object, ...] = ()
+    """NodeClaims that would take the MachineDeployment above its largest size."""
+    replicas: int | None = None
+    """None: as they are."""
+    again: float | None = None
+    """Seconds until a Machine has been spare, or marked, for long enough."""
+
+
+@dataclass(slots=True)
+class _Sorted:
+    """Machines and NodeClaims of one MachineDeployment."""
+
+    settled: int = 0
+    """NodeClaims that have a Machine."""
+    staying: int = 0
+    """Machines that are not going."""
+    told: list[tuple[Object, Object]] = field(default_factory=list)
+    wanting: list[Object] = field(default_factory=list)
+    free: list[Object] = field(default_factory=list)
+    marked: list[Object] = field(default_factory=list)
+    orphans: list[Object] = field(default_factory=list)
+
+
+def settle(deployment: Object, machines: Iterable[Object], claims: Iterable[Object], now: float) -> Settlement:
+    """`claims`: those for which this MachineDeployment was chosen.
+
+    Replicas go down only while no Machine is on its way, and only by as many Machines as are marked: one that came
+    unseen would be scaled away unmarked, or in the place of one that is needed.
+    """
+    found = _sort(machines, claims)
+    most, least = max_size(deployment), min_size(deployment)
+    room = len(found.wanting) if most is None else max(0, most - found.settled)
+    wanting, refused = found.wanting[:room], found.wanting[room:]
+    binds = list(zip(found.free, wanting, strict=False))
+    target = max(found.settled + len(wanting), least)
+    replicas = (deployment.get("spec") or {}).get("replicas", 1)
+    spares = [(SPARE_SECONDS - _age(machine, now), machine) for machine in found.free[len(binds) :]]
+    unneeded = [*found.orphans, *(machine for left, machine in spares if left <= 0)]
+    going: list[Object] = []
+    wanted = max(replicas, target)
+    if replicas > target and found.staying >= replicas:
+        going = unneeded[: max(0, found.staying - target - len(found.marked))]
+        wanted = min(replicas, max(target, found.staying - len(found.marked) - len(going)))
+    unscaled = found.marked[max(0, found.staying - wanted) :]
+    late = [(MARKED_SECONDS - _marked_for(machine, now), machine) for machine in unscaled]
+    waiting = [left for left, _ in (*spares, *late) if left > 0] if replicas > target else []
+    return Settlement(
+        bind=(*found.told, *binds),
+        mark=tuple(going),
+        orphans=tuple(machine for machine in going if annotation(machine, CLAIMED_BY)),
+        delete=tuple(machine for left, machine in late if left <= 0 or replicas <= target),
+        refuse=tuple(refused),
+        replicas=wanted if wanted != replicas else None,
+        again=min(waiting, default=None),
+    )
+
+
+def is_marked(machine: Object) -> bool:
+    return DELETE_MACHINE in (machine["metadata"].get("annotations") or {})
+
+
+def is_claimed_by(machine: Object, claim: Object) -> bool:
+    name, uid = annotation(machine, CLAIMED_BY), annotation(machine, CLAIMED_BY_UID)
+    return (name, uid) == (claim["metadata"]["name"], claim["metadata"]["uid"])
+
+
+def machine_of(claim: Object, machines: Mapping[str, Object]) -> Object | None:
+    """By what either says of the other. `machines` are by namespace/name."""
+    named = machines.get(annotation(claim, MACHINE))
+    if named is not None:
+        return named
+    return next((machine for machine in machines.values() if is_claimed_by(machine, claim)), None)
+
+
+def lives_on(claim: Object, machine: Object | None) -> bool:
+    """Whether the NodeClaim needs a Machine to be there: one of its own that stays, or one that is still to come."""
+    if machine is not None:
+        return not is_going(machine) and not is_marked(machine)
+    return not is_going(claim) and not annotation(claim, MACHINE)
+
+
+def _sort(machines: Iterable[Object], claims: Iterable[Object]) -> _Sorted:
+    by_name = {full_name(machine): machine for machine in machines}
+    by_owner = {annotation(machine, CLAIMED_BY_UID): machine for machine in by_name.values()}
+    found, taken = _Sorted(), set()
+    for claim in sorted(claims, key=_age_order):
+        machine = by_name.get(annotation(claim, MACHINE)) or by_owner.get(claim["metadata"]["uid"])
+        if machine is not None:
+            taken.add(full_name(machine))
+        if not lives_on(claim, machine):
+            continue
+        if machine is None:
+            found.wanting.append(claim)
+            continue
+        found.settled += 1
+        if not (is_claimed_by(machine, claim) and annotation(claim, MACHINE)):
+            found.told.append((machine, claim))
+    for name, machine in sorted(by_name.items(), key=lambda each: _age_order(each[1])):
+        if is_going(machine):
+            continue
+        found.staying += 1
+        if is_marked(machine):
+            found.marked.append(machine)
+        elif name not in taken:
+            (found.orphans if annotation(machine, CLAIMED_BY) else found.free).append(machine)
+    return found
+
+
+def _marked_for(machine: Object, now: float) -> float:
+    """How long; for ever where the mark does not say since when."""
+    since = parse_time(annotation(machine, DELETE_MACHINE))
+    return now - since if since is not None else MARKED_SECONDS
+
+
+def _age(obj: Object, now: float) -> float:
+    created = parse_time(obj["metadata"].get("creationTimestamp"))
+    return now - created if created is not None else 0.0
+
+
+def _age_order(obj: Object) -> tuple[str, str]:
+    return obj["metadata"].get("creationTimestamp", ""), obj["metadata"]["name"]

@@ -1,0 +1,105 @@
+"""The nodes that pods could go to already, and those on their way, with what is free on each. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from shoal.fit.ports import host_ports
+from shoal.fit.requirements import from_labels
+from shoal.fit.resources import Resources, add_to, allocatable, amounts, subtract_from, total
+from shoal.fit.taints import UNSCHEDULABLE
+from shoal.kinds.karpenter import INITIALIZED, INITIALIZED_LABEL, is_ephemeral, is_going, pool_of, provider_id
+from shoal.objects.conditions import condition_is
+from shoal.provision.cloudprovider import Instance
+from shoal.provision.provisioning.decide import Place, overhead
+from shoal.provision.provisioning.packing import NODES
+from shoal.provision.provisioning.pods import is_of_the_node
+
+Object = dict[str, Any]
+PodsOn = Callable[[str], Sequence[Object]]
+Requests = Callable[[Object], Resources]
+
+
+def places(
+    nodes: Iterable[Object],
+    claims: Iterable[Object],
+    foreseen: Mapping[str, Instance],
+    daemons: Sequence[Object],
+    pods_on: PodsOn,
+    requests: Requests,
+) -> list[Place]:
+    """Nodes that are ready for pods first, by name; then what is coming. `foreseen`: by name of the NodeClaim."""
+    nodes = list(nodes)
+    by_id = {(node.get("spec") or {}).get("providerID"): node for node in nodes}
+    managed: dict[str, Object] = {}
+    there, coming = [], []
+    for claim in claims:
+        node = by_id.get(provider_id(claim)) if provider_id(claim) else None
+        if node is not None:
+            managed[node["metadata"]["name"]] = claim
+        if is_going(claim) or condition_is(claim, INITIALIZED) or (node is not None and is_going(node)):
+            continue
+        found = _coming(claim, node, foreseen.get(claim["metadata"]["name"]))
+        if found is not None:
+            coming.append(_occupied(found, node, daemons, pods_on, requests))
+    for node in nodes:
+        owner = managed.get(node["metadata"]["name"])
+        if is_going(node) or (owner is not None and (is_going(owner) or not condition_is(owner, INITIALIZED))):
+            continue
+        if owner is None and pool_of(node) and INITIALIZED_LABEL not in (node["metadata"].get("labels") or {}):
+            continue  # its NodeClaim is not in sight yet
+        there.append(_occupied(_there(node, owner), node, daemons, pods_on, requests))
+    return [*sorted(there, key=_name), *sorted(coming, key=_name)]
+
+
+def used(claims: Iterable[Object], pool: str, foreseen: Mapping[str, Instance]) -> Resources:
+    """What the nodes of a NodePool have together, those on their way too; `nodes` is how many they are."""
+    sum_: Resources = {NODES: 0}
+    for claim in claims:
+        if pool_of(claim) != pool:
+            continue
+        has = amounts((claim.get("status") or {}).get("capacity"))
+        expected = foreseen.get(claim["metadata"]["name"])
+        add_to(sum_, has or (expected.capacity if expected is not None else {}))
+        sum_[NODES] += 1
+    return sum_
+
+
+def _coming(claim: Object, node: Object | None, instance: Instance | None) -> Place | None:
+    """Taints of a starting node, and those that others take off, are no obstacle to what is not there yet."""
+    status = claim.get("status") or {}
+    has = allocatable(node) if node is not None else {}
+    has = has or amounts(status.get("allocatable")) or (dict(instance.allocatable) if instance is not None else {})
+    if not has:
+        return None
+    labels = {**(instance.labels if instance is not None else {}), **(claim["metadata"].get("labels") or {})}
+    taints = [taint for taint in (claim["spec"].get("taints") or ()) if not is_ephemeral(taint)]
+    return Place(claim["metadata"]["name"], "NodeClaim", labels, taints, has)
+
+
+def _there(node: Object, claim: Object | None) -> Place:
+    spec, metadata = node.get("spec") or {}, node["metadata"]
+    taints = [*(spec.get("taints") or ()), *([UNSCHEDULABLE] if spec.get("unschedulable") else ())]
+    place = Place(metadata["name"], "Node", metadata.get("labels") or {}, taints, allocatable(node))
+    place.claim = claim["metadata"]["name"] if claim is not None else ""
+    return place
+
+
+def _occupied(
+    place: Place, node: Object | None, daemons: Sequence[Object], pods_on: PodsOn, requests: Requests
+) -> Place:
+    pods = pods_on(node["metadata"]["name"]) if node is not None else ()
+    running = [pod for pod in pods if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")]
+    for pod in running:
+        subtract_from(place.free, requests(pod))
+        place.ports |= host_ports(pod)
+    expected = overhead(daemons, from_labels(place.labels), place.taints)
+    subtract_from(expected, total(requests(pod) for pod in running if is_of_the_node(pod)))
+    subtract_from(place.free, {name: amount for name, amount in expected.items() if amount > 0})
+    place.pods = running
+    return place
+
+
+def _name(place: Place) -> str:
+    return place.name

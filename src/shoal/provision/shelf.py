@@ -1,0 +1,84 @@
+"""Copies of kinds that several loops look at, sorted by logical cluster; every change is told to all who listen.
+
+What one's own writes answered can be put in too, so that the next look sees it before the watch brings it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from shoal.client.reflector import Key, Reflector
+from shoal.client.requests import Client, Kind
+from shoal.clock import Clock
+
+Object = dict[str, Any]
+Told = Callable[[Key, Object | None, Object | None], None]
+"""The key, what was there before, what is there now."""
+
+REMEMBERED = 4096
+
+
+class Shelf:
+    def __init__(
+        self, client: Client, kind: Kind, clock: Clock, trim: Callable[[Object], None] | None = None, labels: str = ""
+    ) -> None:
+        """`trim` takes away, in place, what nobody here asks for."""
+        self.kind = kind
+        self._reflector = Reflector(client, kind, clock, self._changed, labels=labels)
+        self._trim = trim
+        self._by_cluster: dict[str, dict[Key, Object]] = {}
+        self._told: list[Told] = []
+        self._gone: deque[str] = deque(maxlen=REMEMBERED)
+        """Uids: an answer that was long on its way does not bring them back."""
+        self.run = self._reflector.run
+
+    @property
+    def synced(self) -> bool:
+        return self._reflector.synced
+
+    def listen(self, told: Told) -> None:
+        self._told.append(told)
+
+    def get(self, cluster: str, name: str, namespace: str = "") -> Object | None:
+        return self._by_cluster.get(cluster, {}).get((cluster, namespace, name))
+
+    def of(self, cluster: str) -> list[Object]:
+        return list(self._by_cluster.get(cluster, {}).values())
+
+    def clusters(self) -> list[str]:
+        return list(self._by_cluster)
+
+    def learn(self, cluster: str, obj: Object) -> Object:
+        """What a write answered, unless the watch has been further already."""
+        metadata = obj["metadata"]
+        key = (cluster, metadata.get("namespace", ""), metadata["name"])
+        old = self.get(cluster, key[2], key[1])
+        ended = "deletionTimestamp" in metadata and not metadata.get("finalizers")
+        if not ended and metadata["uid"] not in self._gone and (old is None or _revision(old) < _revision(obj)):
+            self._put(key, obj)
+        return obj
+
+    def _changed(self, key: Key, obj: Object | None) -> None:
+        old = self.get(key[0], key[2], key[1])
+        if obj is None:
+            if old is not None:
+                self._gone.append(old["metadata"]["uid"])
+            here = self._by_cluster.get(key[0], {})
+            here.pop(key, None)
+            if not here:
+                self._by_cluster.pop(key[0], None)
+        elif old is None or _revision(old) <= _revision(obj):
+            self._put(key, obj)
+        for told in self._told:
+            told(key, old, obj)
+
+    def _put(self, key: Key, obj: Object) -> None:
+        if self._trim is not None:
+            self._trim(obj)
+        self._by_cluster.setdefault(key[0], {})[key] = obj
+
+
+def _revision(obj: Object) -> int:
+    return int(obj["metadata"]["resourceVersion"])

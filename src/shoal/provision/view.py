@@ -1,0 +1,119 @@
+"""What the loops of this feature see of the clusters they serve: one copy of each kind, and the ways into it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from shoal.client.reflector import Key
+from shoal.client.requests import Kind
+from shoal.clock import Clock
+from shoal.fit.resources import Resources, pod_requests
+from shoal.kinds.karpenter import CLASS_GROUP, CLASS_VERSION, GROUP, VERSION
+from shoal.provision.homes import Homes
+from shoal.provision.shelf import Shelf
+
+Object = dict[str, Any]
+
+POOLS = Kind(GROUP, VERSION, "nodepools", namespaced=False)
+CLAIMS = Kind(GROUP, VERSION, "nodeclaims", namespaced=False)
+CLASSES = Kind(CLASS_GROUP, CLASS_VERSION, "clusterapinodeclasses", namespaced=False)
+NODES = Kind("", "v1", "nodes", namespaced=False)
+PODS = Kind("", "v1", "pods")
+DAEMON_SETS = Kind("apps", "v1", "daemonsets")
+
+_OF_A_CONTAINER = ("resources", "ports", "restartPolicy")
+_OF_A_POD_STATUS = ("phase", "conditions", "nominatedNodeName")
+
+
+class View:
+    name = "provision-view"
+
+    def __init__(self, homes: Homes, clock: Clock) -> None:
+        hosted = homes.hosted
+        self.pools = Shelf(hosted, POOLS, clock, _trim_metadata)
+        self.claims = Shelf(hosted, CLAIMS, clock, _trim_metadata)
+        self.classes = Shelf(hosted, CLASSES, clock, _trim_metadata)
+        self.nodes = Shelf(hosted, NODES, clock, _trim_metadata)
+        self.pods = Shelf(hosted, PODS, clock, _trim_pod)
+        self.daemon_sets = Shelf(hosted, DAEMON_SETS, clock, _trim_metadata)
+        self._on_node: dict[tuple[str, str], dict[Key, Object]] = {}
+        self._requests: dict[str, tuple[Object, Resources]] = {}
+        self._by_provider_id: dict[tuple[str, str], str] = {}
+        self.pods.listen(self._pod)
+        self.nodes.listen(self._node)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for shelf in self._shelves():
+                group.create_task(shelf.run())
+
+    @property
+    def synced(self) -> bool:
+        """Before that nothing is known to be absent."""
+        return all(shelf.synced for shelf in self._shelves())
+
+    def _shelves(self) -> Iterable[Shelf]:
+        return self.pools, self.claims, self.classes, self.nodes, self.pods, self.daemon_sets
+
+    def pods_on(self, cluster: str, node: str) -> list[Object]:
+        return list(self._on_node.get((cluster, node), {}).values())
+
+    def node_of(self, cluster: str, provider_id: str) -> Object | None:
+        name = self._by_provider_id.get((cluster, provider_id)) if provider_id else None
+        return self.nodes.get(cluster, name) if name is not None else None
+
+    def requests(self, pod: Object) -> Resources:
+        """What a pod takes of its node: worked out once for each version of it."""
+        metadata = pod["metadata"]
+        known = self._requests.get(metadata["uid"])
+        if known is None or known[0] is not pod:
+            known = self._requests[metadata["uid"]] = (pod, pod_requests(pod))
+        return known[1]
+
+    def _pod(self, key: Key, old: Object | None, new: Object | None) -> None:
+        before, after = _node_name(old), _node_name(new)
+        if new is None and old is not None:
+            self._requests.pop(old["metadata"]["uid"], None)
+        if before and before != after:
+            here = self._on_node.get((key[0], before), {})
+            here.pop(key, None)
+            if not here:
+                self._on_node.pop((key[0], before), None)
+        if new is not None and after:
+            self._on_node.setdefault((key[0], after), {})[key] = new
+
+    def _node(self, key: Key, old: Object | None, new: Object | None) -> None:
+        before, after = provider_id_of(old), provider_id_of(new)
+        if before and before != after and self._by_provider_id.get((key[0], before)) == key[2]:
+            del self._by_provider_id[key[0], before]
+        if after:
+            self._by_provider_id[key[0], after] = key[2]
+
+
+def provider_id_of(node: Object | None) -> str:
+    return str(((node or {}).get("spec") or {}).get("providerID") or "")
+
+
+def _node_name(pod: Object | None) -> str:
+    return str(((pod or {}).get("spec") or {}).get("nodeName") or "")
+
+
+def _trim_metadata(obj: Object) -> None:
+    obj["metadata"].pop("managedFields", None)
+
+
+def _trim_pod(pod: Object) -> None:
+    """A store may hold very many of them."""
+    _trim_metadata(pod)
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    spec.pop("volumes", None)
+    for field in ("containers", "initContainers"):
+        if field in spec:
+            spec[field] = [_few(container, _OF_A_CONTAINER) for container in spec[field]]
+    pod["status"] = _few(status, _OF_A_POD_STATUS)
+
+
+def _few(obj: Object, names: tuple[str, ...]) -> Object:
+    return {name: obj[name] for name in names if name in obj}

@@ -1,0 +1,81 @@
+"""A local copy of a kind with the indexes that controllers of owned objects need.
+
+Objects are found by the controller that owns them and, those without one, by their namespace. Owner and object are
+always of one logical cluster and one namespace: a reference that names the uid of a stranger finds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, ItemsView
+from typing import Any
+
+from shoal.client.reflector import Key, Reflector
+from shoal.client.requests import Client, Kind
+from shoal.clock import Clock
+from shoal.objects.ownership import controller_of
+
+Object = dict[str, Any]
+Listener = Callable[[Key, Object | None, Object | None], None]
+"""Told what an object was and what it is; None: it was not there, or is gone."""
+Place = tuple[str, str]
+"""Logical cluster and namespace."""
+_Index = dict[tuple[str, str, str], dict[Key, Object]]
+
+
+class Dependents:
+    def __init__(self, client: Client, kind: Kind, clock: Clock, *, unserved: float | None = None) -> None:
+        self.listeners: list[Listener] = []
+        self._reflector = Reflector(client, kind, clock, self._changed, unserved=unserved)
+        self._objects: dict[Key, Object] = {}
+        self._owned: _Index = {}
+        """By cluster, namespace and the controller's uid; those without one under an empty uid."""
+        self._places: dict[Place, dict[Key, Object]] = {}
+
+    async def run(self) -> None:
+        await self._reflector.run()
+
+    @property
+    def revision(self) -> int:
+        return self._reflector.revision
+
+    @property
+    def synced(self) -> bool:
+        return self._reflector.synced
+
+    def get(self, key: Key) -> Object | None:
+        return self._objects.get(key)
+
+    def owned(self, owner: Key, uid: str) -> list[Object]:
+        return list(self._owned.get((owner[0], owner[1], uid), {}).values())
+
+    def orphans(self, key: Key) -> list[Object]:
+        """What nobody controls, in the namespace of the key."""
+        return self.owned(key, "")
+
+    def beside(self, key: Key) -> ItemsView[Key, Object]:
+        """Everything in the namespace of the key."""
+        return self._places.get((key[0], key[1]), {}).items()
+
+    def _changed(self, key: Key, obj: Object | None) -> None:
+        before = self._objects.pop(key, None)
+        if before is not None:
+            _take(self._owned, _owner(key, before), key)
+            _take(self._places, key[:2], key)
+        if obj is not None:
+            self._objects[key] = obj
+            self._owned.setdefault(_owner(key, obj), {})[key] = obj
+            self._places.setdefault(key[:2], {})[key] = obj
+        for listener in self.listeners:
+            listener(key, before, obj)
+
+
+def _owner(key: Key, obj: Object) -> tuple[str, str, str]:
+    reference = controller_of(obj)
+    return key[0], key[1], str(reference.get("uid") or "?") if reference is not None else ""
+
+
+def _take(index: dict[Any, dict[Key, Object]], place: Any, key: Key) -> None:
+    found = index[place]
+    del found[key]
+    if not found:
+        del index[place]

@@ -1,0 +1,245 @@
+"""Connections to the members of an etcd cluster: one is used at a time, the next one when it fails.
+
+What etcd answers becomes one of the store's errors, in a sentence that says what to do. Whether a write that got
+no answer has happened is for the caller to find out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+# The library's own words on a lost connection would come on top of ours.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
+import aetcd.rpc as rpc
+import grpc
+
+from shoal.objects.errors import StoreError
+from shoal.store.interface import Compacted, FutureRevision, StoreUnavailable, ValueTooLarge
+
+log = logging.getLogger("shoal.store")
+
+CALL_SECONDS = 5.0
+PATIENCE_SECONDS = 15.0
+"""How long a call is tried again, at one member after another."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
+
+_OPTIONS = (
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1000),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+_LEADER = ("hasleader", "true")
+"""A member cut off from its leader must say so, instead of keeping a watch silent."""
+_TRANSIENT = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class EtcdSettings:
+    endpoints: tuple[str, ...]
+    """http://host:port, https://host:port, or unix:PATH."""
+    prefix: str = "/shoal"
+    ca_file: Path | None = None
+    cert_file: Path | None = None
+    key_file: Path | None = None
+    username: str = ""
+    password: str = ""
+    exclusive: bool = False
+    """Nobody else writes below the prefix: what this server has seen is all there is."""
+
+    @property
+    def where(self) -> str:
+        return ", ".join(self.endpoints)
+
+
+class Transient(StoreUnavailable):
+    """No answer, or none that says whether it was done."""
+
+
+class Connection:
+    def __init__(self, settings: EtcdSettings) -> None:
+        self.settings = settings
+        self._credentials = _credentials(settings)
+        self._members = [Member(endpoint, self._channel(endpoint)) for endpoint in settings.endpoints]
+        self._current = 0
+        self._token = ""
+        self._authenticating = asyncio.Lock()
+        self._answered = False
+        """Once there was an answer, flags are not to blame."""
+        self.keys_read = 0
+        """Keys that etcd has sent in answers to reads, watches aside."""
+
+    @property
+    def member(self) -> Member:
+        return self._members[self._current]
+
+    @property
+    def members(self) -> list[Member]:
+        return list(self._members)
+
+    @property
+    def headers(self) -> tuple[tuple[str, str], ...]:
+        return (_LEADER, ("token", self._token)) if self._token else (_LEADER,)
+
+    async def call(self, method: Callable[[Member], Any], request: Any) -> Any:
+        """One answer from whichever member gives one; for what may be asked twice."""
+        return await self.patiently(lambda: self.once(method, request))
+
+    async def patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Tries again, at the next member, while members do not answer."""
+        loop = asyncio.get_running_loop()
+        end, pause = loop.time() + PATIENCE_SECONDS, FIRST_PAUSE
+        while True:
+            try:
+                return await attempt()
+            except Transient as error:
+                if loop.time() + pause > end:
+                    raise StoreUnavailable(str(error)) from None
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def once(self, method: Callable[[Member], Any], request: Any) -> Any:
+        await self.authenticate()
+        member = self.member
+        try:
+            answer = await method(member)(request, timeout=CALL_SECONDS, metadata=self.headers)
+        except grpc.aio.AioRpcError as error:
+            raise self.failed(member, error) from None
+        self._answered = True
+        self.keys_read += len(getattr(answer, "kvs", ()))
+        return answer
+
+    def failed(self, member: Member, error: Any) -> StoreError:
+        """What went wrong, in our words. A member that does not answer is left for the next one."""
+        details = (error.details() or "").lower()
+        if self.settings.username and ("invalid auth token" in details or "revision of auth store is old" in details):
+            self._token = ""
+            return Transient(f"etcd at {member.endpoint} wants to know the user again")
+        if error.code() in _TRANSIENT and member is self.member and len(self._members) > 1:
+            self._current = (self._current + 1) % len(self._members)
+            log.warning("etcd at %s does not answer, going on with %s", member.endpoint, self.member.endpoint)
+        return _in_our_words(member, error, self.settings, self._answered)
+
+    async def authenticate(self) -> None:
+        """Once for all who wait: etcd takes a tenth of a second to check a password."""
+        if self.settings.username and not self._token:
+            async with self._authenticating:
+                if not self._token:
+                    await self._authenticate(self.member)
+
+    async def _authenticate(self, member: Member) -> None:
+        request = rpc.AuthenticateRequest(name=self.settings.username, password=self.settings.password)
+        try:
+            answer = await member.auth.Authenticate(request, timeout=CALL_SECONDS)
+        except grpc.aio.AioRpcError as error:
+            if "authentication is not enabled" in (error.details() or ""):
+                raise StoreUnavailable(
+                    f"etcd at {member.endpoint} has no user authentication enabled; leave out --etcd-username"
+                ) from None
+            raise self.failed(member, error) from None
+        self._token = answer.token
+
+    def _channel(self, endpoint: str) -> Any:
+        if endpoint.startswith("unix:"):
+            return grpc.aio.insecure_channel(endpoint, options=_OPTIONS)
+        parts = urlsplit(endpoint)
+        if self._credentials is not None and parts.scheme == "https":
+            return grpc.aio.secure_channel(parts.netloc, self._credentials, options=_OPTIONS)
+        return grpc.aio.insecure_channel(parts.netloc, options=_OPTIONS)
+
+    async def close(self) -> None:
+        """When nothing is asked any more. The library tells the loop of cancelled streams later; a last answer comes
+        after all that, and the loop may be closed then."""
+        for member in self._members:
+            with suppress(grpc.aio.AioRpcError):
+                await member.maintenance.Status(rpc.StatusRequest(), timeout=1.0, metadata=self.headers)
+            await member.channel.close()
+
+
+class Member:
+    """One etcd server and its services."""
+
+    def __init__(self, endpoint: str, channel: Any) -> None:
+        self.endpoint = endpoint
+        self.channel = channel
+        self.kv = rpc.KVStub(channel)
+        self.watch = rpc.WatchStub(channel)
+        self.auth = rpc.AuthStub(channel)
+        self.maintenance = rpc.MaintenanceStub(channel)
+
+
+def _credentials(settings: EtcdSettings) -> Any:
+    if not any(endpoint.startswith("https:") for endpoint in settings.endpoints):
+        return None
+    return grpc.ssl_channel_credentials(
+        root_certificates=_read(settings.ca_file, "--etcd-cafile"),
+        private_key=_read(settings.key_file, "--etcd-keyfile"),
+        certificate_chain=_read(settings.cert_file, "--etcd-certfile"),
+    )
+
+
+def _read(file: Path | None, flag: str) -> bytes | None:
+    if file is None:
+        return None
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise StoreUnavailable(f"{flag} {file}: {error.strerror}") from None
+
+
+def _in_our_words(member: Member, error: Any, settings: EtcdSettings, answered: bool) -> StoreError:
+    code, details, where = error.code(), error.details() or "", member.endpoint
+    if code is grpc.StatusCode.OUT_OF_RANGE and "compacted" in details:
+        return Compacted(0, 0)
+    if code is grpc.StatusCode.OUT_OF_RANGE and "future" in details:
+        return FutureRevision(0, 0)
+    if "request is too large" in details or "message larger than max" in details:
+        return ValueTooLarge(
+            "the object is larger than etcd takes; raise --max-request-bytes of etcd, or make the object smaller"
+        )
+    if "database space exceeded" in details:
+        return StoreUnavailable(
+            f"etcd at {where} is out of space: raise --quota-backend-bytes or defragment it, "
+            "then run etcdctl alarm disarm"
+        )
+    if "authentication failed" in details:
+        return StoreUnavailable(f"etcd at {where} does not know the user {settings.username!r} with that password")
+    if "user name is empty" in details:
+        return StoreUnavailable(f"etcd at {where} wants a user: give --etcd-username and --etcd-password-file")
+    if "permission denied" in details:
+        return StoreUnavailable(
+            f"the etcd user {settings.username!r} may not use {settings.prefix}/: grant it a role that may read "
+            f"and write that prefix (etcdctl role grant-permission ROLE readwrite --prefix=true {settings.prefix}/)"
+        )
+    if code in _TRANSIENT:
+        return Transient(f"etcd at {where} cannot be reached: {_why(details, settings, answered)}")
+    return StoreUnavailable(f"etcd at {where} refused: {details}")
+
+
+def _why(details: str, settings: EtcdSettings, answered: bool) -> str:
+    if "CERTIFICATE_VERIFY_FAILED" in details:
+        return "its certificate is not signed by the authority in --etcd-cafile, or is for another name"
+    if "TSI_DATA_CORRUPTED" in details or ("alert" in details.lower() and "certificate" in details.lower()):
+        return "it does not accept our certificate; give --etcd-certfile and --etcd-keyfile that it trusts"
+    if "WRONG_VERSION_NUMBER" in details:
+        return "it does not speak TLS; use http:// in --etcd-servers"
+    if "no leader" in details:
+        return "it has no leader; most members of the etcd cluster must run"
+    text = details.rpartition("last error: ")[2] or "no answer in time"
+    if "Socket closed" in text and settings.cert_file is None and not answered:
+        text += " (it may want TLS or a client certificate: https:// in --etcd-servers, --etcd-cafile, --etcd-certfile)"
+    return text

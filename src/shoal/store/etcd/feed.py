@@ -1,0 +1,175 @@
+"""The live watch: every change of the store's objects, in revision order, whatever happens to connections.
+
+A cut stream is resumed after the last revision that was delivered, at the next member that answers; before that
+it is made sure that it is still the same store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
+from heapq import heappop, heappush
+from itertools import count
+from typing import Any
+
+import grpc
+
+from shoal.objects.errors import StoreError
+from shoal.store.etcd import messages
+from shoal.store.etcd.connection import FIRST_PAUSE, LONGEST_PAUSE, Connection
+from shoal.store.etcd.messages import Keys
+from shoal.store.interface import Compacted, Event
+
+log = logging.getLogger("shoal.store")
+
+ASK_AGAIN_SECONDS = 0.05
+"""etcd drops a progress request while a watch is still catching up."""
+
+
+class Stream:
+    """One watch of the objects on one connection, from a revision on."""
+
+    def __init__(self, connection: Connection, keys: Keys) -> None:
+        self._connection, self._keys = connection, keys
+        self.member = connection.member
+        self._call: Any = None
+        self._asking = asyncio.Lock()
+
+    async def open(self, after: int) -> None:
+        await self._connection.authenticate()
+        self._call = self.member.watch.Watch(metadata=self._connection.headers)
+        objects = self._keys.objects
+        await self._call.write(messages.watch(objects, messages.after(objects), after + 1))
+
+    async def ask_progress(self) -> None:
+        async with self._asking:
+            await self._call.write(messages.progress())
+
+    async def read(self) -> AsyncIterator[tuple[list[Event], int]]:
+        """Events, and the revision up to which nothing more will come. Raises when the stream ends."""
+        name = self._keys.name
+        while True:
+            response = await self._call.read()
+            if response is grpc.aio.EOF:
+                raise self._connection.failed(self.member, await _end_of(self._call))
+            if response.canceled:
+                if response.compact_revision:
+                    raise Compacted(0, response.compact_revision)
+                raise StoreError(f"etcd ended a watch: {response.cancel_reason or 'it does not say why'}")
+            if response.created:
+                continue
+            events = [
+                Event(
+                    event.kv.mod_revision,
+                    name(event.kv.key),
+                    None if messages.is_deletion(event) else event.kv.value,
+                )
+                for event in response.events
+            ]
+            yield events, events[-1].revision if events else response.header.revision
+
+    def close(self) -> None:
+        if self._call is not None:
+            self._call.cancel()
+
+
+async def _end_of(call: Any) -> Any:
+    """The status of a stream that is over, in the form of an error."""
+    code, details = await call.code(), await call.details()
+    return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details=details)
+
+
+class Feed:
+    def __init__(
+        self,
+        connection: Connection,
+        keys: Keys,
+        revision: int,
+        deliver: Callable[[Sequence[Event], int], None],
+        check: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`deliver` takes events and the revision they bring the store to; `check` raises unless the store is
+        still the one this feed began with."""
+        self._connection, self._keys = connection, keys
+        self._deliver, self._check = deliver, check
+        self._stream: Stream | None = None
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._numbers = count()
+        self._lost: StoreError | None = None
+        self.delivered = revision
+
+    @property
+    def connected(self) -> bool:
+        return self._stream is not None
+
+    async def run(self) -> None:
+        """Until it is cancelled, or the store is lost: then it raises why."""
+        pause = FIRST_PAUSE
+        while True:
+            stream = Stream(self._connection, self._keys)
+            try:
+                await stream.open(self.delivered)
+                self._stream = stream
+                async for events, revision in stream.read():
+                    pause = FIRST_PAUSE
+                    self._take(events, revision)
+            except Compacted as error:
+                raise StoreError(
+                    f"etcd has dropped its history up to revision {error.oldest}, this server had seen {self.delivered}"
+                    " only; start it again"
+                ) from None
+            except grpc.aio.AioRpcError as error:
+                log.warning("%s; trying again", self._connection.failed(stream.member, error))
+            except StoreError as error:
+                log.warning("%s; trying again", error)
+            except asyncio.InvalidStateError:
+                log.warning("the watch of etcd was cut; trying again")
+            finally:
+                self._stream = None
+                stream.close()
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+            await self._check()
+
+    async def reached(self, revision: int) -> None:
+        """Returns once everything up to that revision is delivered; asks etcd to say so if it has been quiet."""
+        while self.delivered < revision:
+            arrival = self.arrival(revision)
+            if self._stream is not None:
+                # Or it is just being replaced, which `run` sees to.
+                with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                    await self._stream.ask_progress()
+            await asyncio.wait([arrival], timeout=ASK_AGAIN_SECONDS)
+            if arrival.done():
+                await arrival
+
+    def arrival(self, revision: int) -> asyncio.Future[None]:
+        arrived: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if revision <= self.delivered:
+            arrived.set_result(None)
+        elif self._lost is not None:
+            arrived.set_exception(self._lost)
+        else:
+            heappush(self._waiting, (revision, next(self._numbers), arrived))
+        return arrived
+
+    def give_up(self, error: StoreError) -> None:
+        """Nothing more will come."""
+        self._lost = error
+        for _, _, arrived in self._waiting:
+            if not arrived.done():
+                arrived.set_exception(error)
+                arrived.exception()
+        self._waiting.clear()
+
+    def _take(self, events: Sequence[Event], revision: int) -> None:
+        if revision <= self.delivered:
+            return
+        self.delivered = revision
+        self._deliver(events, revision)
+        while self._waiting and self._waiting[0][0] <= revision:
+            arrived = heappop(self._waiting)[2]
+            if not arrived.done():
+                arrived.set_result(None)

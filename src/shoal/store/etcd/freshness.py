@@ -1,0 +1,60 @@
+"""Whether this server has seen everything that any server of the store had answered for: asked of etcd once for
+all who wait.
+
+Who comes while a question is under way waits for the next one: the first may have been answered before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from shoal.objects.errors import StoreError
+from shoal.store.interface import StoreUnavailable
+
+PATIENCE_SECONDS = 15.0
+
+
+class Freshness:
+    def __init__(self, newest: Callable[[], Awaitable[int]], reached: Callable[[int], Awaitable[None]]) -> None:
+        self._newest, self._reached = newest, reached
+        self._waiting: list[asyncio.Future[None]] = []
+        self._asking: asyncio.Task[None] | None = None
+
+    def __call__(self) -> asyncio.Future[None]:
+        loop = asyncio.get_running_loop()
+        waiting: asyncio.Future[None] = loop.create_future()
+        self._waiting.append(waiting)
+        if self._asking is None:
+            self._asking = loop.create_task(self._rounds())
+        return waiting
+
+    async def close(self) -> None:
+        if self._asking is not None:
+            self._asking.cancel()
+            await asyncio.gather(self._asking, return_exceptions=True)
+
+    async def _rounds(self) -> None:
+        try:
+            while self._waiting:
+                answered, self._waiting = self._waiting, []
+                error = await self._round()
+                for waiting in answered:
+                    if waiting.done():
+                        continue
+                    if error is None:
+                        waiting.set_result(None)
+                    else:
+                        waiting.set_exception(error)
+        finally:
+            self._asking = None
+
+    async def _round(self) -> StoreError | None:
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await self._reached(await self._newest())
+        except TimeoutError:
+            return StoreUnavailable("etcd answers, but does not tell of changes; the watch of it is cut")
+        except StoreError as error:
+            return error
+        return None

@@ -1,0 +1,96 @@
+"""The requests this store makes of etcd, and the keys they name. Nothing is sent here.
+
+The messages are those that aetcd was generated with; they carry no types.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import aetcd.rpc as rpc
+
+PAGE = 1000
+"""Keys of one answer: an answer stays far below what a connection carries at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Where things are, below the prefix."""
+
+    prefix: str
+
+    @property
+    def everything(self) -> bytes:
+        return f"{self.prefix}/".encode()
+
+    @property
+    def objects(self) -> bytes:
+        return f"{self.prefix}/objects/".encode()
+
+    @property
+    def claim(self) -> bytes:
+        return f"{self.prefix}/store".encode()
+
+    @property
+    def compaction(self) -> bytes:
+        return f"{self.prefix}/compaction".encode()
+
+    def note(self, name: str) -> bytes:
+        return f"{self.prefix}/notes/{name}".encode()
+
+    def object(self, key: str) -> bytes:
+        return self.objects + key.encode()
+
+    def name(self, key: bytes) -> str:
+        return key[len(self.objects) :].decode()
+
+
+def after(prefix: bytes) -> bytes:
+    """The first key that is behind all with that prefix."""
+    return prefix[:-1] + bytes((prefix[-1] + 1,))
+
+
+def put_if(key: bytes, value: bytes, expected: int, with_value: bool = False) -> Any:
+    """Writes if the key was last changed at `expected` (0: it does not exist); otherwise answers what is there."""
+    return _only_if(key, expected, rpc.RequestOp(request_put=rpc.PutRequest(key=key, value=value)), with_value)
+
+
+def delete_if(key: bytes, expected: int) -> Any:
+    return _only_if(key, expected, rpc.RequestOp(request_delete_range=rpc.DeleteRangeRequest(key=key)), False)
+
+
+def _only_if(key: bytes, expected: int, operation: Any, with_value: bool) -> Any:
+    compare = rpc.Compare(result=rpc.Compare.EQUAL, target=rpc.Compare.MOD, key=key, mod_revision=expected)
+    look = rpc.RequestOp(request_range=rpc.RangeRequest(key=key, keys_only=not with_value))
+    return rpc.TxnRequest(compare=[compare], success=[operation], failure=[look])
+
+
+def get(key: bytes) -> Any:
+    return rpc.RangeRequest(key=key)
+
+
+def page(start: bytes, end: bytes, limit: int, revision: int) -> Any:
+    return rpc.RangeRequest(key=start, range_end=end, limit=limit, revision=revision)
+
+
+def newest_revision(keys: Keys) -> Any:
+    """A linearizable read of no key at all: only the header of its answer counts."""
+    return rpc.RangeRequest(key=keys.note("none"), count_only=True)
+
+
+def compact(revision: int) -> Any:
+    return rpc.CompactionRequest(revision=revision)
+
+
+def watch(start: bytes, end: bytes, revision: int) -> Any:
+    created = rpc.WatchCreateRequest(key=start, range_end=end, start_revision=revision, progress_notify=True)
+    return rpc.WatchRequest(create_request=created)
+
+
+def progress() -> Any:
+    return rpc.WatchRequest(progress_request=rpc.WatchProgressRequest())
+
+
+def is_deletion(event: Any) -> bool:
+    return bool(event.type == rpc.Event.DELETE)

@@ -1,0 +1,138 @@
+"""Opening a store in etcd: is this etcd good enough, whose is the prefix, how far back does its history reach."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+import aetcd.rpc as rpc
+import grpc
+
+from shoal.store.etcd import messages
+from shoal.store.etcd.connection import CALL_SECONDS, Connection, Transient
+from shoal.store.etcd.messages import Keys
+from shoal.store.interface import StoreFormat, StoreLost, StoreUnavailable
+
+FORMAT = 1
+OLDEST_VERSION = (3, 5, 13)
+"""Before it etcd may lose what it had acknowledged, or tell of progress before the events it speaks of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    id: str
+    created: int
+    """The revision at which the store began."""
+    revision: int
+    """etcd's newest when the claim was read."""
+
+
+async def check_members(connection: Connection) -> None:
+    """At least one member answers, and every one that does is new enough."""
+    failures = []
+    for member in connection.members:
+        try:
+            status = await member.maintenance.Status(
+                rpc.StatusRequest(), timeout=CALL_SECONDS, metadata=connection.headers
+            )
+        except grpc.aio.AioRpcError as error:
+            failures.append(connection.failed(member, error))
+            continue
+        if _version(status.version) < OLDEST_VERSION:
+            oldest = ".".join(map(str, OLDEST_VERSION))
+            raise StoreFormat(
+                f"etcd at {member.endpoint} is version {status.version}; Shoal needs {oldest} or newer, "
+                "because older ones can lose acknowledged writes"
+            )
+    if len(failures) == len(connection.members):
+        raise StoreUnavailable("; ".join(map(str, failures)))
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.partition("-")[0].split(".") if part.isdigit())
+
+
+async def claim(connection: Connection, keys: Keys, known: str) -> Claim:
+    """The store below the prefix, made if nothing is there. `known` is the ID this server has served before."""
+    found = await read_claim(connection, keys)
+    if found is None:
+        if known:
+            raise _lost(
+                connection, keys, f"there is no Shoal store below {keys.prefix}/, but this server served {known}"
+            )
+        await _make(connection, keys)
+        found = await read_claim(connection, keys)
+        assert found is not None
+    if known and found.id != known:
+        raise _lost(connection, keys, f"the store below {keys.prefix}/ is {found.id}, but this server served {known}")
+    return found
+
+
+def _lost(connection: Connection, keys: Keys, what: str) -> StoreLost:
+    return StoreLost(
+        f"etcd at {connection.settings.where}: {what}",
+        f"check --etcd-servers and --etcd-prefix ({keys.prefix}), or restore etcd from a snapshot; "
+        "to begin with an empty store give another --data-dir",
+    )
+
+
+async def read_claim(connection: Connection, keys: Keys) -> Claim | None:
+    answer = await connection.call(lambda member: member.kv.Range, messages.get(keys.claim))
+    if not answer.kvs:
+        return None
+    found = answer.kvs[0]
+    try:
+        record = json.loads(found.value)
+        number, name = int(record["format"]), str(record["id"])
+    except (ValueError, KeyError, TypeError):
+        raise StoreFormat(
+            f"{keys.claim.decode()} in etcd was not written by Shoal; give another --etcd-prefix"
+        ) from None
+    if number != FORMAT:
+        raise StoreFormat(f"the store below {keys.prefix}/ has format {number}, this Shoal reads format {FORMAT}")
+    return Claim(name, found.create_revision, answer.header.revision)
+
+
+async def _make(connection: Connection, keys: Keys) -> None:
+    start = keys.everything
+    foreign = await connection.call(
+        lambda member: member.kv.Range, messages.page(start, messages.after(start), 1, revision=0)
+    )
+    if foreign.kvs:
+        raise StoreFormat(
+            f"below {keys.prefix}/ etcd holds keys of another program ({foreign.kvs[0].key.decode(errors='replace')});"
+            " give an --etcd-prefix that is free"
+        )
+    record = json.dumps({"format": FORMAT, "id": str(uuid.uuid4())}).encode()
+    # Another server may be as quick; then its claim stands and is read next.
+    await connection.call(lambda member: member.kv.Txn, messages.put_if(keys.claim, record, 0))
+
+
+async def oldest_revision(connection: Connection, keys: Keys, created: int) -> int:
+    """How far back history reaches: etcd tells when a watch from the very beginning is refused."""
+
+    async def ask() -> int:
+        member = connection.member
+        call = member.watch.Watch(metadata=connection.headers)
+        try:
+            async with asyncio.timeout(CALL_SECONDS):
+                await call.write(messages.watch(keys.claim, b"", created))
+                while True:
+                    response: Any = await call.read()
+                    if response is grpc.aio.EOF:
+                        raise Transient(f"etcd at {member.endpoint} ended a watch")
+                    if response.compact_revision:
+                        return int(response.compact_revision)
+                    if response.events:
+                        return created
+        except grpc.aio.AioRpcError as error:
+            raise connection.failed(member, error) from None
+        except TimeoutError:
+            raise Transient(f"etcd at {member.endpoint} does not answer") from None
+        finally:
+            call.cancel()
+
+    return await connection.patiently(ask)

@@ -1,0 +1,14 @@
+"""The resources the loops of this package read and write."""
+
+from __future__ import annotations
+
+from shoal.client.requests import Kind
+from shoal.kinds import apiresource, workload
+
+CLUSTERS = Kind(workload.GROUP, workload.VERSION, workload.PLURAL, namespaced=False)
+IMPORTS = Kind(apiresource.GROUP, apiresource.VERSION, apiresource.IMPORTS, namespaced=False)
+NEGOTIATED = Kind(apiresource.GROUP, apiresource.VERSION, apiresource.NEGOTIATED_PLURAL, namespaced=False)
+DEFINITIONS = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
+MANAGED_CLUSTERS = Kind("infrastructure.cluster.x-k8s.io", "v1alpha1", "managedclusters")
+NAMESPACES = Kind("", "v1", "namespaces", namespaced=False)
+SECRETS = Kind("", "v1", "secrets")

@@ -1,0 +1,172 @@
+"""The syncers, one for each workload Cluster that says how to reach it: started, changed, ended here."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from shoal.client.reflector import Key, Reflector
+from shoal.client.requests import Client
+from shoal.clock import Clock
+from shoal.kinds import workload
+from shoal.kinds.apiresource import AVAILABLE, COMPATIBLE, api_of, has_subresource, is_settled
+from shoal.objects.conditions import condition_is
+from shoal.objects.errors import NotFound
+from shoal.runtime.loop import Later, Loop
+from shoal.sync.conditions import Condition
+from shoal.sync.connecting import Connect, NoKubeconfig, kubeconfig_of
+from shoal.sync.reporting import Reporter
+from shoal.sync.resources import CLUSTERS, IMPORTS
+from shoal.sync.syncer.hub import Hub, Synced
+from shoal.sync.syncer.syncer import Syncer
+
+log = logging.getLogger("shoal.sync")
+
+Object = dict[str, Any]
+
+AGAIN_SECONDS = 30.0
+"""Between looks at kubeconfigs, for one that was replaced in its Secret."""
+MISSING_SECONDS = 2.0
+"""Between looks for one that is not there or not readable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    syncer: Syncer
+    digest: str
+    task: asyncio.Task[None]
+
+
+class Syncers:
+    """Keys are names of workload Clusters."""
+
+    def __init__(self, client: Client, clock: Clock, connect: Connect, hub: Hub, reporter: Reporter) -> None:
+        self._client, self._clock, self._connect, self._hub, self._reporter = client, clock, connect, hub, reporter
+        self.name = "syncers"
+        self._loop: Loop[str] = Loop(self.name, clock, self.reconcile)
+        self._clusters = Reflector(client, CLUSTERS, clock, self._cluster)
+        self._imports = Reflector(client, IMPORTS, clock, self._import)
+        self._loop.sources += [self._clusters.run, self._imports.run, self._tick]
+        self._running: dict[str, Running] = {}
+        self._locations: dict[str, str] = {}
+        self._missing: set[str] = set()
+        """Clusters without a kubeconfig that can be used."""
+        self._seen: dict[str, str] = {}
+        """The uids of clusters whose imports are known."""
+
+    async def run(self) -> None:
+        try:
+            await self._loop.run()
+        finally:
+            for name in list(self._running):
+                await self._stop(name)
+
+    def _cluster(self, key: Key, obj: Object | None) -> None:
+        self._loop.queue.add(key[2])
+
+    def _import(self, key: Key, obj: Object | None) -> None:
+        location = self._locations.pop(key[2], "") if obj is None else obj["spec"]["location"]
+        if obj is not None:
+            self._locations[key[2]] = location
+        self._loop.queue.add(location)
+
+    async def _tick(self) -> None:
+        turns = 0
+        while True:
+            await self._clock.sleep(MISSING_SECONDS)
+            turns += 1
+            everybody = turns * MISSING_SECONDS % AGAIN_SECONDS == 0
+            for name in [*self._running] if everybody else [*self._missing]:
+                self._loop.queue.add(name)
+
+    async def reconcile(self, name: str) -> None:
+        cluster = self._clusters.objects.get(("", "", name))
+        if cluster is None:
+            if self._clusters.synced:
+                await self._gone(name)
+            return
+        try:
+            kubeconfig = await kubeconfig_of(self._client, cluster)
+            running = self._running.get(name)
+            uid = cluster["metadata"]["uid"]
+            if running is None or running.digest != kubeconfig.digest or running.syncer.uid != uid:
+                await self._stop(name)
+                running = await self._start(cluster, kubeconfig.client(self._connect), kubeconfig.digest)
+        except NoKubeconfig as error:
+            self._missing.add(name)
+            await self._stop(name)
+            broken = Condition(workload.HEARTBEAT_HEALTHY, "False", "InvalidKubeConfig", str(error))
+            await self._reporter.cluster(name, cluster["metadata"]["uid"], [broken])
+            return
+        self._missing.discard(name)
+        await self._hub.started.wait()
+        complete = condition_is(cluster, workload.IMPORTER_READY) and await self._has_seen_imports(cluster)
+        running.syncer.set_kinds(self._kinds(name), complete)
+
+    async def _has_seen_imports(self, cluster: Object) -> bool:
+        """The importer is done; this watch of its imports may be behind it."""
+        name, uid = cluster["metadata"]["name"], cluster["metadata"]["uid"]
+        if self._seen.get(name) == uid:
+            return True
+        found, _ = await self._client.list_all(IMPORTS)
+        for offered in found:
+            if offered["spec"]["location"] != name:
+                continue
+            seen = self._imports.objects.get(("", "", offered["metadata"]["name"]))
+            if seen is None or not is_settled(seen):
+                raise Later("the imports are not seen yet")
+        self._seen[name] = uid
+        return True
+
+    def _kinds(self, name: str) -> list[Synced]:
+        found = {synced.api: synced for synced in self._hub.basic}
+        for offered in self._imports.objects.values():
+            spec = offered["spec"]
+            if spec["location"] != name or spec["scope"] != "Namespaced":
+                continue
+            if condition_is(offered, COMPATIBLE) and condition_is(offered, AVAILABLE):
+                api = api_of(offered)
+                found[api] = Synced(api, spec["kind"], has_subresource(offered, "status"))
+        return list(found.values())
+
+    async def _gone(self, name: str) -> None:
+        """The workload Cluster was deleted: its copies stay where they are, and nothing here waits for them."""
+        self._missing.discard(name)
+        self._seen.pop(name, None)
+        await self._stop(name)
+        try:
+            await self._client.get(CLUSTERS, name)
+        except NotFound as error:
+            if (error.kind, error.name) != (CLUSTERS.plural, name):
+                raise
+            self._hub.release_all(name)
+            return
+        raise Later("a workload Cluster of that name has just come")
+
+    async def _start(self, cluster: Object, client: Client, digest: str) -> Running:
+        name = cluster["metadata"]["name"]
+        identity = await self._hub.identity()
+        syncer = Syncer(
+            cluster, client, self._hub, identity, self._clock, self._reporter, lambda: self._loop.queue.add(name)
+        )
+        task = asyncio.create_task(syncer.run(), name=f"syncer {name}")
+        running = self._running[name] = Running(syncer, digest, task)
+        task.add_done_callback(lambda done: self._ended(name, done))
+        return running
+
+    def _ended(self, name: str, task: asyncio.Task[None]) -> None:
+        """A syncer ends only when told to; any other end is a fault, and it is started again."""
+        running = self._running.get(name)
+        if running is not None and running.task is task:
+            del self._running[name]
+            if not task.cancelled():
+                log.error("syncer %s ended", name, exc_info=task.exception())
+                self._loop.queue.add_after(name, MISSING_SECONDS)
+
+    async def _stop(self, name: str) -> None:
+        running = self._running.pop(name, None)
+        if running is not None:
+            running.task.cancel()
+            await asyncio.gather(running.task, return_exceptions=True)

@@ -1,0 +1,17 @@
+"""A management cluster for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.capi.management import Management
+from tests.serving import Server
+
+
+@pytest.fixture
+def management(server: Server) -> Iterator[Management]:
+    management = Management(server)
+    yield management
+    management.root.close()

@@ -1,0 +1,48 @@
+"""Names and builders of Cluster API and of the embedded provider."""
+
+from __future__ import annotations
+
+import pytest
+
+from shoal.apiserver.openapi.document import KUBERNETES
+from shoal.kinds import capi, embedded
+from shoal.kinds.apiextensions_validation import validate_crd
+from shoal.kinds.own import own_definitions
+
+
+def test_definitions_are_valid_and_name_the_contract() -> None:
+    found = {crd["metadata"]["name"]: crd for crd in own_definitions("root")}
+    ours = [crd for name, crd in found.items() if name.endswith("cluster.x-k8s.io")]
+    assert [validate_crd(crd) for crd in ours] == [[]] * len(ours)
+    for name, short in (("clusters", "cl"), ("machines", "ma"), ("machinesets", "ms"), ("machinedeployments", "md")):
+        assert found[f"{name}.cluster.x-k8s.io"]["spec"]["names"]["shortNames"] == [short]
+    for name in ("embeddedclusters", "embeddedmachines", "embeddedmachinetemplates"):
+        labels = found[f"{name}.infrastructure.cluster.x-k8s.io"]["metadata"]["labels"]
+        assert labels["cluster.x-k8s.io/v1beta2"] == "v1alpha1"
+
+
+def test_a_machine_without_a_version_has_the_servers() -> None:
+    assert embedded.KUBELET_VERSION == KUBERNETES
+
+
+@pytest.mark.parametrize(
+    ("key", "propagated"),
+    [
+        ("node-role.kubernetes.io/worker", True),
+        ("node-restriction.kubernetes.io/a", True),
+        ("x.node.cluster.x-k8s.io/a", True),
+        ("node.cluster.x-k8s.io/karpenter-member", True),
+        ("cluster.x-k8s.io/cluster-name", False),
+        ("team", False),
+    ],
+)
+def test_labels_that_reach_nodes(key: str, propagated: bool) -> None:
+    assert (key in capi.node_labels({key: ""})) is propagated
+
+
+def test_addresses_stay_the_same_and_are_in_the_shared_range() -> None:
+    (address, hostname) = embedded.addresses("default", "m")
+    assert embedded.addresses("default", "m") == [address, hostname]
+    first, second, *_ = (int(part) for part in address["address"].split("."))
+    assert first == 100
+    assert 64 <= second < 128

@@ -1,0 +1,227 @@
+"""The pod scheduler in a running server: binding, refusal, and what wakes a pod that waits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.controlplane.scheduler.objects import node, pod, taint
+from tests.serving import Cluster, Server, fresh_cluster
+
+NODES = "/api/v1/nodes"
+PODS = "/api/v1/namespaces/default/pods"
+EVENTS = "/api/v1/namespaces/default/events"
+NOBODY = "no nodes available to schedule pods"
+
+Object = dict[str, Any]
+
+
+@pytest.fixture
+def hosted(server: Server) -> Iterator[Cluster]:
+    cluster = fresh_cluster(server, profile="cluster")
+    yield cluster
+    cluster.close()
+
+
+def join(cluster: Cluster, there: Object) -> None:
+    cluster.post(NODES, there).ok()
+    cluster.patch(f"{NODES}/{there['metadata']['name']}/status", {"status": there["status"]}).ok()
+
+
+def scheduled(cluster: Cluster, name: str) -> Object:
+    """The pod, once it has a node."""
+    found: Object = cluster.eventually(
+        lambda: (one := cluster.get(f"{PODS}/{name}").ok())["spec"].get("nodeName") and one
+    )
+    return found
+
+
+def condition(cluster: Cluster, name: str) -> Object:
+    conditions = cluster.get(f"{PODS}/{name}").ok()["status"].get("conditions") or []
+    return next((each for each in conditions if each["type"] == "PodScheduled"), {})
+
+
+def refused(cluster: Cluster, name: str, message: str) -> Object:
+    """The condition, once it says so."""
+    cluster.eventually(lambda: condition(cluster, name).get("message") == message)
+    return condition(cluster, name)
+
+
+def events(cluster: Cluster, name: str, reason: str) -> list[Object]:
+    query = f"?fieldSelector=involvedObject.name={name},involvedObject.kind=Pod,reason={reason}"
+    items: list[Object] = cluster.get(EVENTS + query).ok()["items"]
+    return items
+
+
+def test_a_pod_is_bound_to_the_node_that_fits(hosted: Cluster) -> None:
+    join(hosted, node("small", cpu="100m"))
+    join(hosted, node("large"))
+    hosted.post(PODS, pod("p")).ok()
+    found = scheduled(hosted, "p")
+    assert found["spec"]["nodeName"] == "large"
+    assert condition(hosted, "p")["status"] == "True"
+    (event,) = hosted.eventually(lambda: events(hosted, "p", "Scheduled"))
+    assert event["message"] == "Successfully assigned default/p to large"
+    assert event["type"] == "Normal"
+    assert event["reportingComponent"] == "default-scheduler"
+    assert event["involvedObject"]["uid"] == found["metadata"]["uid"]
+
+
+def test_without_nodes_a_pod_waits_for_one(hosted: Cluster) -> None:
+    hosted.post(PODS, pod("p")).ok()
+    told = refused(hosted, "p", NOBODY)
+    assert (told["status"], told["reason"], told["observedGeneration"]) == ("False", "Unschedulable", 1)
+    assert told["lastTransitionTime"]
+    (event,) = hosted.eventually(lambda: events(hosted, "p", "FailedScheduling"))
+    assert (event["type"], event["message"]) == ("Warning", NOBODY)
+    join(hosted, node("n"))
+    scheduled(hosted, "p")
+    assert condition(hosted, "p") == {
+        "type": "PodScheduled",
+        "status": "True",
+        "lastProbeTime": None,
+        "lastTransitionTime": condition(hosted, "p")["lastTransitionTime"],
+    }
+
+
+def test_the_reasons_of_all_nodes_are_told_together(hosted: Cluster) -> None:
+    join(hosted, node("a", cpu="100m"))
+    join(hosted, node("b", taints=[taint("gpu", value="x")]))
+    join(hosted, node("c", taints=[taint("gpu", value="x")]))
+    hosted.post(PODS, pod("p")).ok()
+    refused(
+        hosted,
+        "p",
+        "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint {gpu: x}.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("there", "wanted", "help_"),
+    [
+        (node("n", unschedulable=True), pod("p"), {"spec": {"unschedulable": None}}),
+        (node("n", taints=[taint("t")]), pod("p"), {"spec": {"taints": None}}),
+        (node("n"), pod("p", nodeSelector={"zone": "a"}), {"metadata": {"labels": {"zone": "a"}}}),
+    ],
+)
+def test_a_node_that_changes_wakes_who_waits(hosted: Cluster, there: Object, wanted: Object, help_: Object) -> None:
+    join(hosted, there)
+    hosted.post(PODS, wanted).ok()
+    hosted.eventually(lambda: condition(hosted, "p").get("status") == "False")
+    hosted.patch(f"{NODES}/n", help_).ok()
+    assert scheduled(hosted, "p")["spec"]["nodeName"] == "n"
+
+
+def test_a_node_that_grows_and_a_pod_that_goes_make_room(hosted: Cluster) -> None:
+    join(hosted, node("n", cpu="500m"))
+    for name in ("first", "second", "third"):
+        hosted.post(PODS, pod(name, terminationGracePeriodSeconds=0)).ok()
+        hosted.eventually(lambda name=name: condition(hosted, name))  # type: ignore[misc]
+    scheduled(hosted, "first")
+    refused(hosted, "second", "0/1 nodes are available: 1 Insufficient cpu.")
+    hosted.delete(f"{PODS}/first?gracePeriodSeconds=0").ok()
+    scheduled(hosted, "second")
+    hosted.patch(f"{NODES}/n/status", {"status": {"allocatable": {"cpu": "1"}}}).ok()
+    scheduled(hosted, "third")
+
+
+def test_a_finished_pod_makes_room(hosted: Cluster) -> None:
+    join(hosted, node("n", cpu="500m"))
+    hosted.post(PODS, pod("first")).ok()
+    scheduled(hosted, "first")
+    hosted.post(PODS, pod("second")).ok()
+    refused(hosted, "second", "0/1 nodes are available: 1 Insufficient cpu.")
+    hosted.patch(f"{PODS}/first/status", {"status": {"phase": "Succeeded"}}).ok()
+    scheduled(hosted, "second")
+
+
+def test_a_pod_that_tolerates_more_or_loses_its_gate_is_looked_at_again(hosted: Cluster) -> None:
+    join(hosted, node("n", taints=[taint("t")]))
+    hosted.post(PODS, pod("p", schedulingGates=[{"name": "example.com/wait"}])).ok()
+    assert condition(hosted, "p")["reason"] == "SchedulingGated"
+    hosted.patch(f"{PODS}/p", [{"op": "remove", "path": "/spec/schedulingGates"}], "json").ok()
+    refused(hosted, "p", "0/1 nodes are available: 1 node(s) had untolerated taint {t: }.")
+    tolerations = [*hosted.get(f"{PODS}/p").ok()["spec"].get("tolerations", []), {"key": "t", "operator": "Exists"}]
+    hosted.patch(f"{PODS}/p", {"spec": {"tolerations": tolerations}}).ok()
+    scheduled(hosted, "p")
+
+
+def test_pods_of_others_are_left_alone(hosted: Cluster) -> None:
+    join(hosted, node("n"))
+    hosted.post(PODS, pod("theirs", schedulerName="theirs")).ok()
+    hosted.post(PODS, pod("fixed", nodeName="elsewhere")).ok()
+    hosted.post(PODS, pod("ours")).ok()
+    scheduled(hosted, "ours")
+    assert "nodeName" not in hosted.get(f"{PODS}/theirs").ok()["spec"]
+    assert condition(hosted, "theirs") == {}
+    assert hosted.get(f"{PODS}/fixed").ok()["spec"]["nodeName"] == "elsewhere"
+
+
+def test_many_pods_fill_the_nodes_and_no_more(hosted: Cluster) -> None:
+    for number in range(4):
+        join(hosted, node(f"n{number}", cpu="2"))
+    for number in range(20):
+        hosted.post(PODS, pod(f"p{number}")).ok()
+
+    def where() -> list[str]:
+        return [one["spec"]["nodeName"] for one in hosted.get(PODS).ok()["items"] if "nodeName" in one["spec"]]
+
+    hosted.eventually(lambda: len(where()) == 16)
+    assert Counter(where()) == {f"n{number}": 4 for number in range(4)}
+    waiting = [one["metadata"]["name"] for one in hosted.get(PODS).ok()["items"] if "nodeName" not in one["spec"]]
+    for name in waiting:
+        refused(hosted, name, "0/4 nodes are available: 4 Insufficient cpu.")
+    assert len(waiting) == 4
+
+
+def test_higher_priority_goes_first(hosted: Cluster) -> None:
+    classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 1000}
+    hosted.post(classes, body).ok()
+    hosted.post(PODS, pod("low")).ok()
+    hosted.post(PODS, pod("high", priorityClassName="high", priority=1000)).ok()
+    for name in ("low", "high"):
+        refused(hosted, name, NOBODY)
+    join(hosted, node("n", cpu="500m"))
+    scheduled(hosted, "high")
+    assert "nodeName" not in hosted.get(f"{PODS}/low").ok()["spec"]
+
+
+def test_nothing_is_written_while_nothing_changes(hosted: Cluster) -> None:
+    join(hosted, node("n", cpu="100m"))
+    hosted.post(PODS, pod("p")).ok()
+    refused(hosted, "p", "0/1 nodes are available: 1 Insufficient cpu.")
+    before = hosted.get(f"{PODS}/p").ok()["metadata"]["resourceVersion"]
+    hosted.patch(f"{NODES}/n", {"metadata": {"annotations": {"note": "nothing of interest"}}}).ok()
+    hosted.post(PODS, pod("q", cpu="50m")).ok()
+    scheduled(hosted, "q")
+    assert hosted.get(f"{PODS}/p").ok()["metadata"]["resourceVersion"] == before
+
+
+def test_after_a_restart_it_goes_on_where_it_was(tmp_path: Path) -> None:
+    first = Server(tmp_path / "data")
+    cluster = fresh_cluster(first, profile="cluster")
+    join(cluster, node("n", cpu="1"))
+    for name in ("a", "b", "c"):
+        cluster.post(PODS, pod(name)).ok()
+    for name in ("a", "b"):
+        scheduled(cluster, name)
+    refused(cluster, "c", "0/1 nodes are available: 1 Insufficient cpu.")
+    version = cluster.get(f"{PODS}/c").ok()["metadata"]["resourceVersion"]
+    cluster.close()
+    first.stop()
+    second = Server(tmp_path / "data")
+    again = Cluster(second, cluster.name)
+    try:
+        again.post(PODS, pod("d", cpu="", memory="")).ok()
+        scheduled(again, "d")
+        assert again.get(f"{PODS}/c").ok()["metadata"]["resourceVersion"] == version
+        again.delete(f"{PODS}/a?gracePeriodSeconds=0").ok()
+        scheduled(again, "c")
+    finally:
+        again.close()
+        second.stop()

@@ -1,0 +1,183 @@
+"""Heartbeats: by the hub's clock, with nothing taken for dead that was not silent, and nothing deleted ever."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shoal.clock import FakeClock, rfc3339_micro
+from shoal.fleet.health.decide import Heartbeat, health, heartbeat
+from shoal.fleet.resources import LEASES, MANAGED_CLUSTERS, WORKERS
+from shoal.kinds.fleet import SILENCE_SECONDS
+from tests.fleet.fleets import SYSTEM, Fleet, condition, eventually, fleet, gone, phase
+
+Object = dict[str, Any]
+NOW = "2026-11-15T12:00:00Z"
+START = 1_700_000_000.0
+
+
+def lease_at(seconds: float) -> Object:
+    return {"spec": {"renewTime": rfc3339_micro(seconds)}}
+
+
+def worker(ready: str = "", **metadata: Any) -> Object:
+    obj: Object = {"metadata": {"name": "w", "generation": 3, **metadata}, "spec": {}}
+    if ready:
+        obj["status"] = {"conditions": [{"type": "Ready", "status": ready}]}
+    return obj
+
+
+@pytest.mark.parametrize(
+    ("age", "was_ready", "silent"),
+    [
+        (0.0, False, 0.0),
+        (30.0, False, 30.0),
+        (100.0, False, 100.0),
+        (-500.0, False, 0.0),
+        (30.0, True, 25.0),
+        (100.0, True, 25.0),
+        (5.0, True, 5.0),
+    ],
+)
+def test_a_lease_found_at_the_start(age: float, was_ready: bool, silent: float) -> None:
+    found = heartbeat(None, lease_at(START - age), was_ready, START, 1000.0)
+    assert 1000.0 - found.heard == pytest.approx(silent)
+
+
+def test_afterwards_only_a_change_counts_whatever_time_it_tells() -> None:
+    first = Heartbeat("a", 1000.0)
+    assert heartbeat(first, {"spec": {"renewTime": "a"}}, True, START, 1030.0) is first
+    wrong_clock = rfc3339_micro(START - 9999)
+    assert heartbeat(first, {"spec": {"renewTime": wrong_clock}}, True, START, 1030.0) == Heartbeat(wrong_clock, 1030.0)
+
+
+def test_a_lease_without_a_time_is_silence() -> None:
+    found = heartbeat(None, {"spec": {}}, False, START, 1000.0)
+    assert health(worker(), found, 1000.0, NOW).status is not None
+    assert health(worker(), found, 1000.0, NOW).again is None
+
+
+@pytest.mark.parametrize(
+    ("heard", "ready", "phase_", "reason", "again"),
+    [
+        (None, "Unknown", "Pending", "NeverHeard", None),
+        (Heartbeat("a", 1000.0), "True", "Running", "Heartbeat", 40.0),
+        (Heartbeat("a", 970.0), "True", "Running", "Heartbeat", 10.0),
+        (Heartbeat("a", 960.0), "Unknown", "Lost", "HeartbeatMissing", None),
+    ],
+)
+def test_health(heard: Heartbeat | None, ready: str, phase_: str, reason: str, again: float | None) -> None:
+    found = health(worker(), heard, 1000.0, NOW)
+    assert found.again == again
+    assert found.status is not None
+    assert found.status["phase"] == phase_
+    (said,) = found.status["conditions"]
+    assert (said["type"], said["status"], said["reason"], said["observedGeneration"]) == ("Ready", ready, reason, 3)
+    assert health({**worker(), "status": {**found.status, "availableCapacity": 1}}, heard, 1000.0, NOW).status is None
+
+
+def test_one_that_is_being_deleted_says_so() -> None:
+    found = health(worker(deletionTimestamp=NOW), Heartbeat("a", 1000.0), 1000.0, NOW)
+    assert found.status is not None
+    assert found.status["phase"] == "Terminating"
+
+
+@given(st.lists(st.floats(0, 30), max_size=20), st.floats(-1e6, 1e6))
+def test_whoever_is_heard_in_time_is_never_lost(pauses: list[float], skew: float) -> None:
+    """However wrong the worker's clock is."""
+    now, heard = 5000.0, None
+    for pause in pauses:
+        now += pause
+        told = lease_at(START + now + skew)
+        heard = heartbeat(heard, told, True, START + now, now)
+        status = health(worker(), heard, now, NOW).status
+        assert status is not None
+        assert status["phase"] == "Running"
+
+
+# --- on a server, with a clock the test moves ---
+
+
+async def settle(made: Fleet, name: str, wanted: str) -> Object:
+    return await made.until_worker(name, lambda obj: phase(obj) == wanted)
+
+
+@pytest.mark.anyio
+async def test_silence_makes_a_worker_lost_and_a_word_brings_it_back(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with fleet(tmp_path, clock) as made:
+        await made.join("w1")
+        found = await settle(made, "w1", "Running")
+        assert condition(found, "Ready")["status"] == "True"
+        await made.create("east")
+        before = await made.until(
+            "east", lambda obj: condition(obj, "InfrastructureReady").get("reason") == "Provisioning"
+        )
+        await made.part("w1")
+        clock.step(39)
+        assert phase(await made.worker("w1")) == "Running"
+        clock.step(2)
+        lost = await settle(made, "w1", "Lost")
+        assert condition(lost, "Ready")["status"] == "Unknown"
+        assert condition(lost, "Ready")["message"] == "no heartbeat for more than 40 seconds"
+        assert await made.get("east") == before
+        await made.join("w1")
+        assert condition(await settle(made, "w1", "Running"), "Ready")["status"] == "True"
+
+
+@pytest.mark.anyio
+async def test_heartbeats_keep_it_running(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with fleet(tmp_path, clock) as made:
+        await made.join("w1")
+        await settle(made, "w1", "Running")
+        began = clock.now()
+        for _ in range(9):
+            before = await made.hub.get(LEASES, "worker-w1", SYSTEM)
+
+            async def renewed(before: Object = before) -> bool:
+                clock.step(1)
+                return bool((await made.hub.get(LEASES, "worker-w1", SYSTEM))["spec"] != before["spec"])
+
+            await eventually(renewed)
+        await settle(made, "w1", "Running")
+        assert clock.now() - began > 2 * SILENCE_SECONDS
+
+
+@pytest.mark.anyio
+async def test_a_declared_worker_waits_for_somebody(tmp_path: Path) -> None:
+    async with fleet(tmp_path, FakeClock()) as made:
+        body = {"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "Worker", "metadata": {"name": "w"}}
+        await made.hub.create(WORKERS, body, "default")
+
+        async def told() -> Object | None:
+            obj = await made.hub.get(WORKERS, "w", "default")
+            return obj if phase(obj) else None
+
+        found = await eventually(told)
+        assert phase(found) == "Pending"
+        assert condition(found, "Ready")["reason"] == "NeverHeard"
+        assert found["spec"] == {"capacity": 100, "infrastructure": "process", "provides": ["embedded"]}
+
+
+@pytest.mark.anyio
+async def test_a_worker_deleted_while_it_hosts_comes_back_with_its_clusters(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with fleet(tmp_path, clock) as made:
+        own = await made.join("w1", 1)
+        await settle(made, "w1", "Running")
+        await made.create("east")
+        before = await made.until("east", lambda obj: condition(obj, "Ready"))
+        await made.hub.delete(WORKERS, "w1", SYSTEM)
+        await eventually(lambda: gone(made.hub, WORKERS, "w1", SYSTEM))
+        assert not await gone(own, MANAGED_CLUSTERS, "east")
+        clock.step(10)
+        await made.until_worker("w1", lambda obj: (obj.get("status") or {}).get("availableCapacity") == 0)
+        await settle(made, "w1", "Running")
+        after = await made.get("east")
+        for field in ("assignedWorker", "epoch"):
+            assert after["status"][field] == before["status"][field]

@@ -1,0 +1,183 @@
+"""The scheduler on a server: bindings, waiting, waking, deletion, and what users see of it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shoal.client.requests import Client
+from shoal.clock import SystemClock
+from shoal.fleet.loops import fleet_hub_loops
+from shoal.fleet.resources import LEASES, MANAGED_CLUSTERS, NAMESPACES, WORKERS
+from shoal.kinds import fleet as names
+from shoal.objects.errors import Invalid
+from tests.fleet.fleets import SYSTEM, Fleet, condition, eventually, fleet, gone, managed, phase, running, server
+
+Object = dict[str, Any]
+pytestmark = pytest.mark.anyio
+
+
+async def worker(hub: Client, name: str, capacity: int = 1, ready: bool = True, **spec: Any) -> None:
+    """A Worker with nobody behind it: it only has to look alive."""
+    if await gone(hub, NAMESPACES, SYSTEM, ""):
+        await hub.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}})
+    body: Object = {"apiVersion": names.API_VERSION, "kind": "Worker", "metadata": {"name": name}}
+    await hub.create(WORKERS, {**body, "spec": {"capacity": capacity, **spec}}, SYSTEM)
+    if ready:
+        await beat(hub, name)
+
+
+async def beat(hub: Client, name: str) -> None:
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": f"worker-{name}"},
+        "spec": {"renewTime": "2999-01-01T00:00:00.000000Z"},
+    }
+    await hub.create(LEASES, lease, SYSTEM)
+
+
+def bound(obj: Object) -> str:
+    return str((obj.get("status") or {}).get("assignedWorker", ""))
+
+
+async def available(made: Fleet, name: str, count: int) -> None:
+    await made.until_worker(name, lambda obj: (obj.get("status") or {}).get("availableCapacity") == count)
+
+
+async def test_bindings_spread_and_never_exceed_capacity(tmp_path: Path) -> None:
+    async with fleet(tmp_path) as made:
+        await worker(made.hub, "a", 3)
+        await worker(made.hub, "b", 3)
+        await asyncio.gather(*(made.create(f"c{number}") for number in range(8)))
+
+        async def settled() -> list[Object] | None:
+            found, _ = await made.hub.list_all(MANAGED_CLUSTERS)
+            return found if all(phase(obj) for obj in found) and sum(bool(bound(obj)) for obj in found) == 6 else None
+
+        found = await eventually(settled)
+        assert sorted(bound(obj) for obj in found) == ["", "", "a", "a", "a", "b", "b", "b"]
+        for obj in found:
+            if bound(obj):
+                assert obj["metadata"]["finalizers"] == [names.FINALIZER]
+                assert obj["status"]["epoch"] == 1
+                assert phase(obj) == "Provisioning"
+            else:
+                assert phase(obj) == "Pending"
+        await available(made, "a", 0)
+        await available(made, "b", 0)
+
+
+async def test_waiting_says_why_and_ends_with_the_change_that_makes_room(tmp_path: Path) -> None:
+    async with fleet(tmp_path) as made:
+        await made.create("east")
+        found = await made.until("east", phase)
+        nobody = "there are no workers: start one with shoal worker, or shoal up --workers N"
+        assert [error["message"] for error in found["status"]["errors"]] == [nobody]
+        assert condition(found, "Scheduled")["status"] == "False"
+        assert "finalizers" not in found["metadata"]
+        await worker(made.hub, "a", 0, ready=False)
+        text = "0 of 1 worker fits: 1 is not ready"
+        await made.until("east", lambda obj: obj["status"]["errors"][0]["message"] == text)
+        await beat(made.hub, "a")
+        text = "0 of 1 worker fits: 1 has no free slot"
+        await made.until("east", lambda obj: obj["status"]["errors"][0]["message"] == text)
+        await made.hub.merge(WORKERS, "a", {"spec": {"capacity": 1}}, SYSTEM)
+        found = await made.until("east", bound)
+        assert "errors" not in found["status"]
+        assert condition(found, "Scheduled")["status"] == "True"
+
+
+async def test_a_freed_slot_goes_to_whoever_waits(tmp_path: Path) -> None:
+    async with fleet(tmp_path) as made:
+        await worker(made.hub, "a")
+        await made.create("first")
+        await made.until("first", bound)
+        await made.create("second")
+        await made.until("second", lambda obj: phase(obj) == "Pending")
+        await made.hub.delete(MANAGED_CLUSTERS, "first", "default")
+        found = await made.until("first", lambda obj: phase(obj) == "Terminating")
+        assert found["metadata"]["finalizers"] == [names.FINALIZER]
+        assert phase(await made.get("second")) == "Pending"
+        await made.hub.update(MANAGED_CLUSTERS, names.without_finalizer(found))
+        await made.until("second", bound)
+
+
+async def test_one_that_nobody_hosts_goes_at_once(tmp_path: Path) -> None:
+    async with fleet(tmp_path) as made:
+        body = managed("east")
+        body["metadata"]["finalizers"] = [names.FINALIZER]
+        await made.hub.create(MANAGED_CLUSTERS, body, "default")
+        await made.until("east", phase)
+        await made.hub.delete(MANAGED_CLUSTERS, "east", "default")
+        await eventually(lambda: gone(made.hub, MANAGED_CLUSTERS, "east"))
+
+
+async def test_location_selector_taints_and_infrastructure(tmp_path: Path) -> None:
+    async with fleet(tmp_path) as made:
+        await worker(made.hub, "a", 9, location="north")
+        await worker(made.hub, "b", 9, taints=[{"key": "gpu", "effect": "NoSchedule"}])
+        await made.hub.merge(WORKERS, "a", {"metadata": {"labels": {"disk": "ssd"}}}, SYSTEM)
+        await available(made, "b", 9)
+        await made.create("north", location="north")
+        await made.create("fast", workerSelector={"matchLabels": {"disk": "ssd"}})
+        await made.create("hard", tolerations=[{"key": "gpu", "operator": "Exists"}], location="")
+        await made.create("south", location="south")
+        await made.create("real", infrastructure="kind")
+        assert bound(await made.until("north", bound)) == "a"
+        assert bound(await made.until("fast", bound)) == "a"
+        assert bound(await made.until("hard", bound)) == "b"
+        said = "0 of 2 workers fit: 2 are not in location south"
+        await made.until("south", lambda obj: phase(obj) and obj["status"]["errors"][0]["message"] == said)
+        said = "0 of 2 workers fit: 2 do not provide infrastructure kind"
+        await made.until("real", lambda obj: phase(obj) and obj["status"]["errors"][0]["message"] == said)
+
+
+async def test_another_scheduler_takes_over_where_the_first_was_killed(tmp_path: Path) -> None:
+    """The finalizer is there, the binding is not; and a binding that is there is counted."""
+    async with server(tmp_path / "hub") as hub:
+        clock = SystemClock()
+        await worker(hub, "a", 2)
+        half = managed("half")
+        half["metadata"]["finalizers"] = [names.FINALIZER]
+        await hub.create(MANAGED_CLUSTERS, half, "default")
+        whole = await hub.create(MANAGED_CLUSTERS, managed("whole"), "default")
+        status = {"phase": "Running", "assignedWorker": "a", "epoch": 1}
+        await hub.update(MANAGED_CLUSTERS, {**whole, "status": status}, "status")
+        await hub.create(MANAGED_CLUSTERS, managed("third"), "default")
+        async with running(fleet_hub_loops(hub, clock)):
+
+            async def settled() -> bool:
+                found, _ = await hub.list_all(MANAGED_CLUSTERS)
+                free = (await hub.get(WORKERS, "a", SYSTEM)).get("status", {}).get("availableCapacity")
+                said = [error["message"] for obj in found for error in (obj.get("status") or {}).get("errors") or ()]
+                return free == 0 and said == ["0 of 1 worker fits: 1 has no free slot"]
+
+            await eventually(settled)
+        assert (await hub.get(MANAGED_CLUSTERS, "whole", "default"))["status"] == status
+        assert sum(bool(bound(obj)) for obj in (await hub.list_all(MANAGED_CLUSTERS))[0]) == 2
+        revision = (await hub.list_all(MANAGED_CLUSTERS))[1]
+        async with running(fleet_hub_loops(hub, clock)):
+            await asyncio.sleep(0.1)
+        assert (await hub.list_all(MANAGED_CLUSTERS))[1] == revision, "nothing is written that is so already"
+
+
+@pytest.mark.parametrize(
+    ("name", "spec", "field"),
+    [
+        ("a.b", {}, "metadata.name"),
+        ("x" * 39, {}, "metadata.name"),
+        ("a", {"nodes": -1}, "spec.nodes"),
+        ("a", {"version": "1.36"}, "spec.version"),
+        ("a", {"infrastructure": "docker"}, "spec.infrastructure"),
+        ("a", {"onWorkerLost": "Move"}, "spec.onWorkerLost"),
+    ],
+)
+async def test_what_is_refused(tmp_path: Path, name: str, spec: Object, field: str) -> None:
+    async with server(tmp_path / "hub") as hub:
+        with pytest.raises(Invalid) as refused:
+            await hub.create(MANAGED_CLUSTERS, managed(name, **spec), "default")
+        assert [cause.field for cause in refused.value.causes] == [field]

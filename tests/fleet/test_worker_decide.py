@@ -1,0 +1,305 @@
+"""A worker's decisions: what a message does to the copy, which objects host a cluster, what is reported."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shoal.fleet.bus.interface import Mark, Message
+from shoal.fleet.worker.hosting.decide import Known, Plan, difference, plan
+from shoal.fleet.worker.hosting.objects import cluster, members, names
+from shoal.fleet.worker.reporter.decide import Hosted, published, report
+from shoal.fleet.worker.subscriber.decide import Decision, Step, copy_of, decide, mark_of
+from shoal.kinds import fleet
+from shoal.objects import mergepatch
+
+Object = dict[str, Any]
+NOW = "2026-11-15T12:00:00Z"
+SPEC = {"nodes": 2, "infrastructure": "embedded", "version": "v1.36.4"}
+CAPACITY = "capacity.cluster-autoscaler.kubernetes.io/"
+
+
+def message(deleting: bool = False, **changes: Any) -> Message:
+    mark: Object = {"uid": "u", "generation": 1, "epoch": 1, "revision": 10} | changes
+    spec = mark.pop("spec", SPEC)
+    managed = {"metadata": {"name": "east", "namespace": "ns", "uid": mark["uid"], "generation": 1}, "spec": spec}
+    return Message(("ns", "east"), Mark(**mark), deleting, managed)
+
+
+def copy(**metadata: Any) -> Object:
+    made = copy_of(message(), "hub")
+    return {**made, "metadata": {**made["metadata"], "uid": "own", "resourceVersion": "7", **metadata}}
+
+
+# --- the subscriber ---
+
+
+def test_the_copy_carries_the_marks() -> None:
+    made = copy_of(message(), "hub")
+    assert made["spec"] == SPEC
+    assert made["metadata"]["finalizers"] == [fleet.FINALIZER]
+    assert mark_of(made) == message().mark
+
+
+@pytest.mark.parametrize(
+    ("told", "existing", "step"),
+    [
+        (message(), None, Step.CREATE),
+        (message(deleting=True), None, Step.ACKNOWLEDGE),
+        (message(), copy(), Step.NOTHING),
+        (message(revision=99), copy(), Step.NOTHING),
+        (message(deleting=True, revision=99), copy(), Step.DELETE),
+        (message(deleting=True, revision=99), copy(deletionTimestamp=NOW), Step.NOTHING),
+        (message(deleting=True, revision=9), copy(), Step.NOTHING),
+        (message(spec={"nodes": 5}, revision=9), copy(), Step.NOTHING),
+        (message(spec={"nodes": 5}, revision=11), copy(), Step.UPDATE),
+        (message(epoch=2, revision=11), copy(), Step.UPDATE),
+        (message(uid="new", revision=11), copy(), Step.DELETE),
+        (message(uid="new", revision=11), copy(deletionTimestamp=NOW), Step.NOTHING),
+        (message(uid="old", revision=9), copy(), Step.NOTHING),
+    ],
+)
+def test_what_a_message_does(told: Message, existing: Object | None, step: Step) -> None:
+    assert decide(told, existing, "hub").step is step
+
+
+def test_revisions_of_another_hub_tell_nothing() -> None:
+    assert decide(message(uid="other", revision=1), copy(), "another hub").step is Step.DELETE
+
+
+specs = st.dictionaries(
+    st.sampled_from(["nodes", "version", "workerSelector"]),
+    st.one_of(st.integers(0, 3), st.dictionaries(st.sampled_from("ab"), st.integers(0, 2), max_size=2)),
+    max_size=3,
+)
+
+
+@given(specs, specs)
+def test_an_update_leaves_exactly_what_the_hub_has(old: Object, new: Object) -> None:
+    existing = {**copy(), "spec": old}
+    found = decide(message(spec=new, revision=11), existing, "hub")
+    if old == new:
+        assert found == Decision(Step.NOTHING)
+        return
+    assert found.copy is not None
+    after = mergepatch.apply(existing, found.copy)
+    assert after["spec"] == new
+    assert mark_of(after).revision == 11
+    assert decide(message(spec=new, revision=11), after, "hub") == Decision(Step.NOTHING)
+
+
+# --- hosting ---
+
+
+def world(*objects: tuple[str, Object]) -> Known:
+    by = {(plural, obj["metadata"]["name"]): obj for plural, obj in objects}
+    return lambda plural, name: by.get((plural, name))
+
+
+def made(plural: str, obj: Object, **metadata: Any) -> tuple[str, Object]:
+    return plural, {**obj, "metadata": {**obj["metadata"], "uid": f"{plural}-uid", **metadata}}
+
+
+OWNER = made("clusters", cluster(copy()))
+WHOLE = [OWNER, *(made(plural, obj) for plural, obj in members(copy(), OWNER[1]))]
+
+
+def test_the_cluster_comes_first_for_its_uid() -> None:
+    found = plan(copy(), world(), ("embedded",))
+    assert [plural for plural, _ in found.create] == ["clusters"]
+    obj = found.create[0][1]
+    assert obj["apiVersion"] == "cluster.x-k8s.io/v1beta2"
+    assert obj["spec"]["infrastructureRef"] == {
+        "apiGroup": "infrastructure.cluster.x-k8s.io",
+        "kind": "EmbeddedCluster",
+        "name": "east",
+    }
+    assert obj["metadata"]["ownerReferences"][0]["uid"] == "own"
+
+
+def test_everything_else_is_owned_by_it() -> None:
+    found = plan(copy(), world(OWNER), ("embedded",))
+    pools = ["east-default", "east-small", "east-medium", "east-large"]
+    expected = {("embeddedclusters", "east")}
+    expected |= {(plural, pool) for pool in pools for plural in ("embeddedmachinetemplates", "machinedeployments")}
+    assert {(plural, obj["metadata"]["name"]) for plural, obj in found.create} == expected
+    assert {obj["metadata"]["ownerReferences"][0]["uid"] for _, obj in found.create} == {"clusters-uid"}
+    assert {obj["metadata"]["labels"]["cluster.x-k8s.io/cluster-name"] for _, obj in found.create} == {"east"}
+    assert set(names("east")) == expected | {("clusters", "east")}
+
+
+def by_name(plural: str, name: str) -> Object:
+    return next(obj for kind, obj in members(copy(), OWNER[1]) if (kind, obj["metadata"]["name"]) == (plural, name))
+
+
+def test_the_pool_of_nodes_asked_for_and_those_to_buy_from() -> None:
+    default, large = by_name("machinedeployments", "east-default"), by_name("machinedeployments", "east-large")
+    assert default["spec"]["replicas"] == 2
+    assert large["spec"]["replicas"] == 0
+    member = "node.cluster.x-k8s.io/karpenter-member"
+    assert member not in default["metadata"]["labels"]
+    assert large["metadata"]["labels"][member] == ""
+    annotations = large["metadata"]["annotations"]
+    assert annotations["cluster.x-k8s.io/machine-current-price"] == "0.30"
+    assert (annotations[f"{CAPACITY}cpu"], annotations[f"{CAPACITY}memory"]) == ("16", "64Gi")
+    assert annotations[f"{CAPACITY}maxPods"] == "110"
+    assert "node.kubernetes.io/instance-type=large" in annotations[f"{CAPACITY}labels"].split(",")
+    assert "topology.kubernetes.io/zone=embedded-a" in annotations[f"{CAPACITY}labels"].split(",")
+    machine = large["spec"]["template"]["spec"]
+    assert machine["version"] == "v1.36.4"
+    assert machine["infrastructureRef"]["name"] == "east-large"
+    template = by_name("embeddedmachinetemplates", "east-large")["spec"]["template"]["spec"]
+    assert template["taints"] == [{"key": "karpenter.sh/unregistered", "effect": "NoExecute"}]
+    assert template["capacity"]["cpu"] == "16"
+    assert "taints" not in by_name("embeddedmachinetemplates", "east-default")["spec"]["template"]["spec"]
+
+
+def test_nothing_is_done_where_nothing_differs() -> None:
+    found = plan(copy(), world(*WHOLE), ("embedded",))
+    assert found == Plan()
+
+
+def test_nodes_and_version_flow_and_the_provisioners_numbers_stay() -> None:
+    changed = {**copy(), "spec": {**SPEC, "nodes": 5, "version": "v1.36.5"}}
+    bought = [
+        (plural, {**obj, "spec": {**obj["spec"], "replicas": 9}} if obj["metadata"]["name"] == "east-large" else obj)
+        for plural, obj in WHOLE
+    ]
+    found = plan(changed, world(*bought), ("embedded",))
+    assert not found.create
+    version = {"template": {"spec": {"version": "v1.36.5"}}}
+    assert {(plural, name): patch["spec"] for plural, name, patch in found.patch} == {
+        ("embeddedclusters", "east"): {"version": "v1.36.5"},
+        ("machinedeployments", "east-default"): {"replicas": 5, **version},
+        ("machinedeployments", "east-small"): version,
+        ("machinedeployments", "east-medium"): version,
+        ("machinedeployments", "east-large"): version,
+    }
+
+
+def test_what_others_added_is_theirs() -> None:
+    embedded = by_name("embeddedclusters", "east")
+    filled = {**embedded, "spec": {**embedded["spec"], "controlPlaneEndpoint": {"host": "h", "port": 1}}}
+    others = [one for one in WHOLE if one[0] != "embeddedclusters"]
+    assert not plan(copy(), world(*others, ("embeddedclusters", filled)), ("embedded",)).patch
+
+
+def test_an_infrastructure_that_is_not_provided_makes_nothing() -> None:
+    found = plan({**copy(), "spec": {"infrastructure": "kind"}}, world(), ("embedded",))
+    assert found == Plan()
+
+
+GOING = copy(deletionTimestamp=NOW)
+
+
+def test_the_cluster_goes_first_then_what_is_left_then_the_copy() -> None:
+    assert plan(GOING, world(*WHOLE), ("embedded",)).delete == [("clusters", "east", "clusters-uid")]
+    waiting = plan(GOING, world(made(*OWNER, deletionTimestamp=NOW), *WHOLE[1:]), ("embedded",))
+    assert waiting == Plan()
+    left = plan(GOING, world(WHOLE[1]), ("embedded",))
+    assert left.delete == [("embeddedclusters", "east", "embeddedclusters-uid")]
+    assert not left.release
+    assert plan(GOING, world(), ("embedded",)).release
+
+
+trees = st.recursive(
+    st.one_of(st.integers(0, 2), st.lists(st.integers(0, 2), max_size=2)),
+    lambda inner: st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=8,
+)
+objects = st.dictionaries(st.sampled_from("abc"), trees, max_size=3)
+
+
+@given(objects, objects)
+def test_a_difference_brings_about_what_is_wanted_once(existing: Object, wanted: Object) -> None:
+    after = mergepatch.apply(existing, difference(existing, wanted))
+    assert difference(after, wanted) == {}
+
+
+# --- the reporter ---
+
+MANAGED = message().managed
+UP: Object = {"metadata": {"name": "east"}, "status": {"phase": "Provisioned"}}
+
+
+def pool(ready: int) -> Object:
+    return {"metadata": {"name": "east-default"}, "status": {"readyReplicas": ready}}
+
+
+def conditions(status: Object) -> dict[str, str]:
+    return {one["type"]: one["status"] for one in status["conditions"]}
+
+
+@pytest.mark.parametrize(
+    ("hosted", "phase", "ready", "infrastructure", "nodes"),
+    [
+        (Hosted(), "Provisioning", "False", "False", "False"),
+        (Hosted(UP), "Provisioning", "False", "False", "False"),
+        (Hosted(UP, "config"), "Running", "True", "False", "False"),
+        (Hosted(UP, "config", pool(2), [pool(2)]), "Running", "True", "False", "True"),
+        (
+            Hosted({**UP, "status": {"initialization": {"infrastructureProvisioned": True}}}, "config"),
+            "Provisioning",
+            "False",
+            "True",
+            "False",
+        ),
+        (Hosted({**UP, "metadata": {"deletionTimestamp": NOW}}, "config"), "Provisioning", "False", "False", "False"),
+    ],
+)
+def test_reports(hosted: Hosted, phase: str, ready: str, infrastructure: str, nodes: str) -> None:
+    status = report(MANAGED, hosted, "w", ("embedded",), NOW)
+    assert status["phase"] == phase
+    assert conditions(status) == {"Ready": ready, "InfrastructureReady": infrastructure, "NodesReady": nodes}
+    assert status["observedGeneration"] == 1
+    assert report({**MANAGED, "status": status}, hosted, "w", ("embedded",), "later") == status
+
+
+def test_nodes_are_those_of_all_pools_and_none_asked_for_is_enough() -> None:
+    managed = {**MANAGED, "spec": {"nodes": 0, "infrastructure": "embedded"}}
+    status = report(managed, Hosted(UP, "c", pool(0), [pool(0), pool(3)]), "w", ("embedded",), NOW)
+    assert status["nodes"] == 3
+    assert conditions(status)["NodesReady"] == "True"
+
+
+def test_the_infrastructures_own_words_are_passed_on() -> None:
+    said = {"type": "InfrastructureReady", "status": "Unknown", "reason": "Broken", "message": "no route"}
+    hosted = Hosted({**UP, "status": {"conditions": [said]}})
+    found = report(MANAGED, hosted, "w", ("embedded",), NOW)["conditions"][0]
+    assert {key: found[key] for key in said} == said
+
+
+def test_an_infrastructure_that_is_not_provided_is_refused_by_name() -> None:
+    managed = {**MANAGED, "spec": {"infrastructure": "kind"}, "status": {"phase": "Provisioning", "epoch": 1}}
+    status = report(managed, Hosted(), "w", ("embedded",), NOW)
+    text = "infrastructure kind is not supported by worker w, which provides embedded"
+    assert status["phase"] == "Failed"
+    assert status["epoch"] == 1
+    assert status["errors"] == [{"time": NOW, "reason": "InfrastructureNotSupported", "message": text}]
+    assert conditions(status) == {"Ready": "False"}
+    assert report({**managed, "status": status}, Hosted(), "w", ("embedded",), "later") == status
+    assert "errors" not in report({**MANAGED, "status": status}, Hosted(UP, "c"), "w", ("embedded",), NOW)
+
+
+def test_the_kubeconfig_names_the_hub() -> None:
+    text = yaml.safe_dump({"users": [{"name": "x", "user": {"token": "secret"}}]})
+    secret = {"metadata": {"name": "s"}, "data": {"value": base64.b64encode(text.encode()).decode()}}
+    made_of = yaml.safe_load(published(secret, "east", "https://hub/managedclusters/ns/east", "CA"))
+    assert made_of["clusters"][0]["cluster"] == {
+        "server": "https://hub/managedclusters/ns/east",
+        "certificate-authority-data": "Q0E=",
+    }
+    assert made_of["users"] == [{"name": "east-admin", "user": {"token": "secret"}}]
+    assert made_of["current-context"] == made_of["contexts"][0]["name"] == "east"
+    assert "certificate-authority-data" not in published(secret, "east", "https://hub", "")
+
+
+@pytest.mark.parametrize("data", [None, {}, {"value": "%%"}, {"value": ""}, {"value": "dXNlcnM6IFtd"}])
+def test_a_broken_kubeconfig_is_said_without_its_content(data: Object | None) -> None:
+    with pytest.raises(ValueError, match=r"^Secret s holds no kubeconfig with one user$"):
+        published({"metadata": {"name": "s"}, "data": data}, "east", "https://hub", "CA")

@@ -1,0 +1,134 @@
+"""A hub and a worker: two servers with stores and authorities of their own, on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shoal.apiserver.authn import User
+from shoal.assemble.routes import hub_routes
+from shoal.assemble.server import ApiServer, ServerSettings, administrator
+from shoal.client.https import HttpsTransport
+from shoal.client.requests import Client, Kind
+from shoal.client.transport import Endpoint
+from shoal.clock import SystemClock
+from shoal.fleet.tunnel import Tunnels, dial_hub, serve_tunnel
+from shoal.store.sqlite import SqliteStore
+from tests.fleet.tunnel.pairs import until
+
+Object = dict[str, Any]
+
+SPACES = Kind("", "v1", "namespaces", namespaced=False)
+CLUSTERS = Kind("core.shoal.dev", "v1alpha1", "logicalclusters", namespaced=False)
+MANAGED = Kind("infrastructure.cluster.x-k8s.io", "v1alpha1", "managedclusters")
+RBAC = ("rbac.authorization.k8s.io", "v1")
+ROLES, BINDINGS = Kind(*RBAC, "roles"), Kind(*RBAC, "rolebindings")
+
+RULE = {
+    "apiGroups": ["infrastructure.cluster.x-k8s.io"],
+    "resources": ["workers/tunnel"],
+    "resourceNames": ["w1"],
+    "verbs": ["create"],
+}
+
+
+class Fleet:
+    def __init__(self, hub: ApiServer, worker: ApiServer, tunnels: Tunnels) -> None:
+        self.hub, self.worker, self.tunnels = hub, worker, tunnels
+        self.tls = ssl.create_default_context(cadata=hub.authority.certificate.decode())
+        self.address = f"{hub.url}/managedclusters/default/east"
+        self._clients: list[Client] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def client(self, server: str, token: str, tls: ssl.SSLContext | None = None) -> Client:
+        self._clients.append(Client(HttpsTransport(server, tls or self.tls), token))
+        return self._clients[-1]
+
+    @property
+    def admin(self) -> Client:
+        return self.client(self.hub.url, "hub-admin")
+
+    @property
+    def east(self) -> Client:
+        """As somebody with the hosted cluster's kubeconfig."""
+        return self.client(self.address, "east-admin")
+
+    async def connect(self, token: str = "w1-token") -> asyncio.Task[None]:
+        dial = dial_hub(Endpoint(self.hub.url, self.tls, token), "w1")
+        server = serve_tunnel(dial, self.worker.app.handle, SystemClock(), "w1")
+        self._tasks.append(asyncio.create_task(server.run()))
+        await until(lambda: self.tunnels.connected() == ["w1"])
+        return self._tasks[-1]
+
+    async def assign(self, worker: str) -> None:
+        patch = {"status": {"assignedWorker": worker}}
+        await self.admin.merge(MANAGED, "east", patch, "default", "status")
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for client in self._clients:
+            await client.close()
+
+
+@asynccontextmanager
+async def server(directory: Path, **settings: Any) -> AsyncIterator[ApiServer]:
+    store = await SqliteStore.open(directory)
+    made = await ApiServer.start(
+        ServerSettings(directory / "pki", names=("localhost",), stop_seconds=5.0, **settings), store
+    )
+    try:
+        yield made
+    finally:
+        await made.stop()
+        await store.close()
+
+
+@pytest.fixture
+async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
+    for name in ("hub", "worker"):
+        (tmp_path / name).mkdir()
+    tunnels = Tunnels()
+    hub_tokens = {"hub-admin": administrator(), "w1-token": User("system:shoal:worker:w1", ()), "bob": User("bob", ())}
+    east = User("east-admin", ("system:masters",), cluster="default.east")
+    worker_tokens = {
+        "worker-admin": administrator(),
+        "east-admin": east,
+        "jane": User("jane", (), cluster=east.cluster),
+    }
+    async with (
+        server(tmp_path / "hub", tokens=hub_tokens, routes=hub_routes(tunnels)) as hub,
+        server(tmp_path / "worker", tokens=worker_tokens) as worker,
+    ):
+        made = Fleet(hub, worker, tunnels)
+        try:
+            await prepare(made)
+            yield made
+        finally:
+            await made.close()
+
+
+def typed(api: str, kind: str, name: str, **fields: object) -> Object:
+    return {"apiVersion": api, "kind": kind, "metadata": {"name": name}, **fields}
+
+
+async def prepare(fleet: Fleet) -> None:
+    admin, rbac = fleet.admin, "rbac.authorization.k8s.io"
+    await admin.create(SPACES, typed("v1", "Namespace", "shoal-system"))
+    await admin.create(ROLES, typed(f"{rbac}/v1", "Role", "w1", rules=[RULE]), "shoal-system")
+    subject = {"kind": "User", "name": "system:shoal:worker:w1", "apiGroup": rbac}
+    role = {"kind": "Role", "name": "w1", "apiGroup": rbac}
+    binding = typed(f"{rbac}/v1", "RoleBinding", "w1", subjects=[subject], roleRef=role)
+    await admin.create(BINDINGS, binding, "shoal-system")
+    api = "infrastructure.cluster.x-k8s.io/v1alpha1"
+    await admin.create(MANAGED, typed(api, "ManagedCluster", "east", spec={}), "default")
+    hosted = typed("core.shoal.dev/v1alpha1", "LogicalCluster", "default.east", spec={"profile": "cluster"})
+    await Client(fleet.worker.transport(), "worker-admin").create(CLUSTERS, hosted)
+    await fleet.assign("w1")

@@ -1,0 +1,145 @@
+"""Frames: whatever was sent comes out, however it is sliced; what is no frame is refused."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shoal.fleet.tunnel.flow import SHARE, Incoming, Outgoing
+from shoal.fleet.tunnel.frames import (
+    CREDIT,
+    DATA,
+    LONGEST,
+    OPEN,
+    PING,
+    PONG,
+    Frame,
+    FrameReader,
+    ProtocolError,
+    decode_head,
+    decode_open,
+    decode_window,
+    encode,
+    encode_head,
+    encode_open,
+    encode_window,
+)
+from shoal.objects.wire import Request
+
+frames = st.builds(
+    lambda kind, stream, payload: Frame(kind, 0 if kind >= PING else stream, payload),
+    st.integers(OPEN, PONG), st.integers(1, 0xFFFFFFFF), st.binary(max_size=300),
+)  # fmt: skip
+texts = st.text(st.characters(codec="utf-8"), max_size=20)
+pairs = st.lists(st.tuples(st.sampled_from(["a", "b", "accept"]), texts), max_size=5).map(tuple)
+
+
+@given(st.lists(frames, max_size=20), st.lists(st.integers(0, 10_000), max_size=20))
+def test_frames_come_out_as_they_went_in(sent: list[Frame], cuts: list[int]) -> None:
+    data = b"".join(encode(*frame) for frame in sent)
+    edges = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
+    reader = FrameReader()
+    assert [frame for a, b in itertools.pairwise(edges) for frame in reader.feed(data[a:b])] == sent
+
+
+@given(st.binary(max_size=400))
+def test_random_bytes_are_frames_or_refused(data: bytes) -> None:
+    reader = FrameReader()
+    try:
+        found = list(reader.feed(data))
+    except ProtocolError:
+        return
+    assert b"".join(encode(*frame) for frame in found) == data[: sum(9 + len(frame.payload) for frame in found)]
+
+
+@pytest.mark.parametrize(
+    ("opening", "said"),
+    [
+        (b"\x00" + bytes(8), "a frame of unknown kind 0"),
+        (b"GET / HTT", "a frame of unknown kind 71"),
+        (encode(DATA, 0), "a frame of kind 3 on stream 0"),
+        (encode(PING, 7), "a frame of kind 7 on stream 7"),
+        (encode(DATA, 1, bytes(LONGEST + 1))[:9], f"a frame of {LONGEST + 1} bytes: the limit is {LONGEST}"),
+    ],
+)
+def test_what_is_no_frame_is_named(opening: bytes, said: str) -> None:
+    with pytest.raises(ProtocolError, match=said):
+        list(FrameReader().feed(opening))
+
+
+@given(texts, texts, texts, pairs, st.binary(max_size=50))
+def test_requests_survive(method: str, path: str, query: str, lines: tuple[tuple[str, str], ...], body: bytes) -> None:
+    names = [name for name, _ in lines]
+    joined = {name: ", ".join(value for key, value in lines if key == name) for name in names}
+    repeated = lines if len(joined) != len(lines) else ()
+    sent = Request(method, path, query, joined, body, repeated=repeated)
+    got, length = decode_open(encode_open(sent))
+    assert length == len(body)
+    got.body = body
+    assert got == sent
+
+
+@given(st.integers(200, 599), texts, pairs, st.none() | st.integers(0, 1 << 40))
+def test_answers_survive(status: int, content: str, lines: tuple[tuple[str, str], ...], length: int | None) -> None:
+    assert decode_head(encode_head(status, content, lines, length)) == (status, content, lines, length)
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=3), st.lists, max_leaves=12))
+def test_heads_of_any_shape_are_read_or_refused(value: object) -> None:
+    payload = repr(value).replace("'", '"').replace("None", "null").replace("True", "true").encode()
+    for decode in (decode_open, decode_head, decode_window):
+        try:
+            decode(payload)
+        except ProtocolError:
+            continue
+
+
+def test_an_answer_of_one_hop_only_is_none() -> None:
+    with pytest.raises(ProtocolError, match="a HEAD that is no answer"):
+        decode_head(encode_head(101, "", (), None))
+
+
+@given(st.lists(st.binary(max_size=3 * SHARE // 2), max_size=12), st.lists(st.integers(1, 2 * SHARE), min_size=1))
+def test_what_leaves_is_what_was_added_as_far_as_credit_goes(pieces: list[bytes], grants: list[int]) -> None:
+    out = Outgoing(1)
+    for piece in pieces:
+        out.add(piece)
+    out.closing = True
+    sent, allowed = b"", CREDIT
+    for grant in itertools.islice(itertools.cycle(grants), 2000):
+        while out.pending and out.sendable:
+            taken = out.take()
+            assert 0 < len(taken) <= SHARE
+            sent += taken
+        assert len(sent) <= allowed
+        if not out.pending:
+            break
+        out.grant(grant)
+        allowed += grant
+    whole = b"".join(pieces)
+    assert sent == whole[: len(sent)]
+    assert out.pending == len(whole) - len(sent)
+
+
+def test_credit_is_counted_on_both_sides() -> None:
+    incoming = Incoming()
+    incoming.took(CREDIT // 2 - 1)
+    assert incoming.grant() == 0
+    incoming.took(1)
+    assert incoming.grant() == CREDIT // 2
+    incoming.took(CREDIT)
+    with pytest.raises(ProtocolError, match="more bytes than credit"):
+        incoming.took(1)
+    out = Outgoing(1)
+    with pytest.raises(ProtocolError, match="more credit than anybody has"):
+        out.grant(0xFFFFFFFF)
+
+
+def test_a_window_is_a_number() -> None:
+    (frame,) = FrameReader().feed(encode_window(3, 77))
+    assert decode_window(frame.payload) == 77
+    with pytest.raises(ProtocolError, match="a WINDOW without a number"):
+        decode_window(b"123")

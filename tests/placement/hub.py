@@ -1,0 +1,112 @@
+"""The hub as tests of placement see it: clusters come and go, leaves report what the test says."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from shoal.client.requests import Kind
+from shoal.kinds import apiresource, workload
+from shoal.objects.errors import NotFound
+from tests.controlplane.world import World
+
+Object = dict[str, Any]
+
+DEPLOYMENTS = Kind("apps", "v1", "deployments")
+CLUSTERS = Kind(workload.GROUP, workload.VERSION, workload.PLURAL, namespaced=False)
+NEGOTIATED = Kind(apiresource.GROUP, apiresource.VERSION, apiresource.NEGOTIATED_PLURAL, namespaced=False)
+COUNTS = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
+DONE = {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable", "message": "done"}
+
+
+class Hub:
+    def __init__(self, world: World) -> None:
+        self.world, self.client = world, world.client
+
+    async def learn(self) -> None:
+        """As if a cluster had taught the hub what a Deployment is."""
+        spec = {
+            "groupVersion": {"group": "apps", "version": "v1"},
+            "scope": "Namespaced",
+            "plural": "deployments",
+            "singular": "deployment",
+            "kind": "Deployment",
+            "listKind": "DeploymentList",
+            "openAPIV3Schema": {"type": "object"},
+            "publish": True,
+        }
+        api_version = f"{apiresource.GROUP}/{apiresource.VERSION}"
+        body = {"apiVersion": api_version, "kind": apiresource.NEGOTIATED, "metadata": {"name": "deployments.v1.apps"}}
+        await self.client.create(NEGOTIATED, {**body, "spec": spec})
+
+    async def cluster(self, name: str, ready: str = "True") -> None:
+        body = {"apiVersion": f"{workload.GROUP}/{workload.VERSION}", "kind": "Cluster", "metadata": {"name": name}}
+        await self.client.create(CLUSTERS, {**body, "spec": {"kubeconfig": "none"}})
+        await self.ready(name, ready)
+
+    async def ready(self, name: str, status: str) -> None:
+        condition = {"type": "Ready", "status": status, "reason": "Test", "lastTransitionTime": "2023-11-14T22:13:20Z"}
+        await self.client.merge(CLUSTERS, name, {"status": {"conditions": [condition]}}, subresource="status")
+
+    async def deploy(self, name: str = "web", replicas: int = 10, **metadata: Any) -> Object:
+        template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "c", "image": "web:1"}]}}
+        spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template}
+        body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, **metadata}, "spec": spec}
+        return await self.client.create(DEPLOYMENTS, body, "default")
+
+    async def get(self, name: str = "web") -> Object:
+        return await self.client.get(DEPLOYMENTS, name, "default")
+
+    async def patch(self, name: str, patch: Object, subresource: str = "") -> None:
+        await self.client.merge(DEPLOYMENTS, name, patch, "default", subresource)
+
+    async def sizes(self) -> dict[str, int]:
+        """Of what is assigned to clusters."""
+        found, _ = await self.client.list_all(DEPLOYMENTS, "default", labels=workload.ASSIGNED)
+        return {one["metadata"]["name"]: one["spec"]["replicas"] for one in found}
+
+    async def becomes(self, **wanted: int) -> None:
+        """Leaves of `web`, by cluster."""
+        leaves = {f"web--{cluster}": size for cluster, size in wanted.items()}
+
+        async def look() -> bool:
+            return await self.sizes() == leaves
+
+        try:
+            await self.eventually(look)
+        except AssertionError:
+            raise AssertionError(f"wanted {leaves}, found {await self.sizes()}") from None
+
+    async def run(self, name: str) -> None:
+        """The leaf's cluster has done all that it asks for."""
+        leaf = await self.get(name)
+        counts = dict.fromkeys(COUNTS, leaf["spec"]["replicas"])
+        status = {"observedGeneration": leaf["metadata"]["generation"], **counts, "conditions": [DONE]}
+        await self.patch(name, {"status": status}, "status")
+
+    async def eventually(self, look: Callable[[], Awaitable[Any]]) -> Any:
+        return await self.world.eventually(look)
+
+    async def status(self) -> Object:
+        found: Object = (await self.get()).get("status") or {}
+        return found
+
+    async def reason(self, kind: str = "Progressing") -> str:
+        conditions = (await self.status()).get("conditions") or ()
+        return next((str(one["reason"]) for one in conditions if one["type"] == kind), "")
+
+    async def says(self, reason: str) -> None:
+        async def look() -> bool:
+            return await self.reason() == reason
+
+        await self.eventually(look)
+
+    async def gone(self, name: str) -> None:
+        async def look() -> bool:
+            try:
+                await self.get(name)
+            except NotFound:
+                return True
+            return False
+
+        await self.eventually(look)

@@ -1,0 +1,184 @@
+"""The splitter against a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+
+from shoal.client.requests import Kind
+from shoal.clock import SystemClock
+from shoal.placement.splitter.controller import splitter_loops
+from tests.controlplane.world import world
+from tests.placement.hub import CLUSTERS, DEPLOYMENTS, Hub
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def fleet(hub: Hub) -> Hub:
+    """Two clusters, and the hub knows Deployments."""
+    await hub.learn()
+    await hub.cluster("east")
+    await hub.cluster("west")
+    return hub
+
+
+async def test_a_deployment_is_split_and_read_as_one(fleet: Hub) -> None:
+    made = await fleet.deploy(replicas=11)
+    await fleet.becomes(east=6, west=5)
+    leaf = await fleet.get("web--east")
+    assert leaf["metadata"]["labels"] == {"workloads.kcp.dev/cluster": "east", "kcp.dev/owned-by": "web"}
+    assert leaf["metadata"]["ownerReferences"][0]["uid"] == made["metadata"]["uid"]
+    assert leaf["spec"] == {**made["spec"], "replicas": 6}
+
+    await fleet.run("web--east")
+
+    async def partly() -> bool:
+        return (await fleet.status()).get("availableReplicas") == 6
+
+    await fleet.eventually(partly)
+    assert "observedGeneration" not in await fleet.status(), "west has not seen it"
+    await fleet.run("web--west")
+    await fleet.says("NewReplicaSetAvailable")
+    status = await fleet.status()
+    assert (status["observedGeneration"], status["replicas"], status["availableReplicas"]) == (1, 11, 11)
+    assert await fleet.reason("Available") == "MinimumReplicasAvailable"
+    assert (await fleet.get())["spec"] == made["spec"]
+
+    revision = fleet.world.server.core.cache.revision
+    await asyncio.sleep(0.1)
+    assert fleet.world.server.core.cache.revision == revision, "nothing is written when nothing happens"
+
+
+async def test_changes_of_the_root_reach_the_leaves_and_edits_of_leaves_do_not_last(fleet: Hub) -> None:
+    await fleet.deploy()
+    await fleet.becomes(east=5, west=5)
+    await fleet.patch("web", {"spec": {"replicas": 60}}, "scale")
+    await fleet.becomes(east=30, west=30)
+    await fleet.patch("web", {"spec": {"paused": True}, "metadata": {"labels": {"team": "a"}}})
+
+    async def reached() -> bool:
+        leaf = await fleet.get("web--west")
+        return bool(leaf["spec"].get("paused") and leaf["metadata"]["labels"].get("team") == "a")
+
+    await fleet.eventually(reached)
+    await fleet.patch("web--east", {"spec": {"replicas": 1}, "metadata": {"labels": {"kcp.dev/owned-by": "me"}}})
+    await fleet.becomes(east=30, west=30)
+
+    async def put_right() -> bool:
+        return bool((await fleet.get("web--east"))["metadata"]["labels"]["kcp.dev/owned-by"] == "web")
+
+    await fleet.eventually(put_right)
+    before = (await fleet.get("web--east"))["metadata"]["uid"]
+    await fleet.client.delete(DEPLOYMENTS, "web--east", "default")
+
+    async def again() -> bool:
+        return "web--east" in await fleet.sizes() and (await fleet.get("web--east"))["metadata"]["uid"] != before
+
+    await fleet.eventually(again)
+
+
+async def test_clusters_that_come_and_go(fleet: Hub) -> None:
+    await fleet.deploy()
+    await fleet.becomes(east=5, west=5)
+    await fleet.cluster("north")
+    await fleet.becomes(east=4, north=3, west=3)
+    await fleet.client.delete(CLUSTERS, "east")
+    await fleet.becomes(north=5, west=5)
+    await fleet.client.merge(CLUSTERS, "west", {"spec": {"evictAfter": "2023-01-01T00:00:00Z"}})
+    await fleet.becomes(north=10)
+
+
+async def test_a_cluster_that_is_not_heard_of_keeps_what_it_has(fleet: Hub) -> None:
+    await fleet.deploy()
+    await fleet.becomes(east=5, west=5)
+    await fleet.ready("west", "Unknown")
+    await fleet.patch("web", {"spec": {"replicas": 20}})
+    await fleet.becomes(east=15, west=5)
+    await fleet.patch("web", {"spec": {"replicas": 3}})
+    await fleet.becomes(east=0, west=3)
+    await fleet.ready("west", "True")
+    await fleet.becomes(east=2, west=1)
+
+
+async def test_an_unschedulable_cluster_keeps_what_it_has(fleet: Hub) -> None:
+    await fleet.deploy()
+    await fleet.becomes(east=5, west=5)
+    await fleet.client.merge(CLUSTERS, "west", {"spec": {"unschedulable": True}})
+    await fleet.patch("web", {"spec": {"replicas": 12}})
+    await fleet.becomes(east=7, west=5)
+
+
+async def test_without_clusters_the_status_says_so(hub: Hub) -> None:
+    await hub.learn()
+    await hub.deploy()
+    await hub.says("NoRegisteredClusters")
+    assert (await hub.status())["observedGeneration"] == 1
+    await hub.cluster("east", ready="False")
+    await hub.says("NoReadyClusters")
+    await hub.ready("east", "True")
+    await hub.becomes(east=10)
+    await hub.says("ReplicaSetUpdated")
+
+
+async def test_a_foreign_deployment_of_a_leafs_name_is_left_alone(fleet: Hub) -> None:
+    foreign = await fleet.deploy("web--east", 1, labels={"workloads.kcp.dev/cluster": "elsewhere"})
+    await fleet.deploy()
+    await fleet.says("LeafNameTaken")
+    assert await fleet.sizes() == {"web--east": 1, "web--west": 10}
+    assert (await fleet.get("web--east"))["metadata"]["resourceVersion"] == foreign["metadata"]["resourceVersion"]
+    await fleet.client.delete(DEPLOYMENTS, "web--east", "default")
+    await fleet.becomes(east=5, west=5)
+
+
+async def test_deleting_the_root_removes_the_leaves(fleet: Hub) -> None:
+    await fleet.deploy()
+    await fleet.becomes(east=5, west=5)
+    await fleet.client.delete(DEPLOYMENTS, "web", "default")
+    await fleet.gone("web--east")
+    await fleet.gone("web--west")
+
+
+async def test_a_root_that_is_assigned_to_one_cluster_has_no_leaves(fleet: Hub) -> None:
+    await fleet.deploy()
+    await fleet.becomes(east=5, west=5)
+    await fleet.patch("web", {"metadata": {"labels": {"workloads.kcp.dev/cluster": "east"}}})
+
+    async def alone() -> bool:
+        return await fleet.sizes() == {"web": 10}
+
+    await fleet.eventually(alone)
+
+
+async def test_deployments_are_noticed_as_soon_as_they_are_served(hub: Hub, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    await hub.cluster("east")
+    await asyncio.sleep(0.2)
+    assert [record for record in caplog.records if "deployments" in record.getMessage()] == []
+    await hub.learn()
+    await hub.deploy()
+    await hub.becomes(east=10)
+
+
+async def test_where_workloads_run_by_themselves_nothing_is_split(tmp_path: Path) -> None:
+    async with world(tmp_path, loops=False) as given:
+        client = await given.cluster("c", "cluster")
+        (loop,) = splitter_loops(given.client, SystemClock(), home="c")
+        task = asyncio.create_task(loop.run())
+        definitions = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
+        found = await given.client.get(definitions, "clusters.workload.kcp.dev")
+        await client.create(
+            definitions, {"kind": found["kind"], "apiVersion": found["apiVersion"], "spec": found["spec"],
+                          "metadata": {"name": "clusters.workload.kcp.dev"}},
+        )  # fmt: skip
+        hub = Hub(given)
+        hub.client = client
+        await hub.cluster("east")
+        await hub.deploy()
+        await asyncio.sleep(0.3)
+        assert (await hub.sizes(), await hub.status()) == ({}, {})
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,167 @@
+"""The provisioner is cut off after any number of writes, buying and giving back; a fresh one ends where it would have.
+
+All other loops run on. Nothing is bought twice, nothing is left over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shoal.assemble.loops import controllers
+from shoal.assemble.server import ApiServer, ServerSettings, administrator
+from shoal.client.requests import Client, Kind
+from shoal.client.transport import Transport, Unreachable
+from shoal.clock import SystemClock
+from shoal.kinds.capi import GROUP, VERSION
+from shoal.objects.errors import StatusError
+from shoal.provision.clusterapi.provider import DEPLOYMENTS, MACHINES
+from shoal.provision.loops import provision_loops
+from shoal.provision.view import CLAIMS, CLASSES, NODES, PODS, POOLS
+from shoal.store.sqlite import SqliteStore
+from tests.provision.hosted import cluster_objects, node_class, node_pool, pod, size_objects
+
+Object = dict[str, Any]
+
+LOOKS = 3000
+KINDS = {
+    "Cluster": Kind(GROUP, VERSION, "clusters"),
+    "MachineDeployment": DEPLOYMENTS,
+    "EmbeddedCluster": Kind("infrastructure.cluster.x-k8s.io", "v1alpha1", "embeddedclusters"),
+    "EmbeddedMachineTemplate": Kind("infrastructure.cluster.x-k8s.io", "v1alpha1", "embeddedmachinetemplates"),
+}
+
+
+class Cut:
+    """A transport that ends after a number of writes: from then on nothing is answered."""
+
+    def __init__(self, transport: Transport, writes: int) -> None:
+        self._transport, self._left = transport, writes
+        self.ended = asyncio.Event()
+
+    async def request(
+        self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        if method != "GET" and not path.endswith("/events"):
+            if self._left <= 0:
+                self.ended.set()
+                raise Unreachable("cut off")
+            self._left -= 1
+        return await self._transport.request(method, path, query, headers, body)
+
+    async def stream(
+        self, method: str, path: str, query: str, headers: Mapping[str, str]
+    ) -> tuple[int, AsyncIterator[bytes]]:
+        return await self._transport.stream(method, path, query, headers)
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+
+class World:
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+        self.root = Client(server.transport(), "admin", cluster="root")
+        self.hosted = self.root.at("default.east")
+
+    @asynccontextmanager
+    async def provisioner(self, transport: Transport | None = None) -> AsyncIterator[None]:
+        client = Client(transport or self._server.transport(), "loops", cluster="root")
+        async with _running(provision_loops(client, SystemClock())):
+            yield
+
+    async def cut_off_after(self, writes: int) -> None:
+        cut = Cut(self._server.transport(), writes)
+        async with self.provisioner(cut):
+            with suppress(TimeoutError):  # all was done with fewer writes
+                await asyncio.wait_for(cut.ended.wait(), 2)
+
+    async def eventually(self, look: Callable[[], Awaitable[bool]]) -> None:
+        for _ in range(LOOKS):
+            with suppress(StatusError):
+                if await look():
+                    return
+            await asyncio.sleep(0.01)
+        raise AssertionError(f"it does not converge: {await self.state()}")
+
+    async def state(self) -> tuple[int, list[str], list[str], list[str]]:
+        """Replicas, Machines by the NodeClaims they are of, NodeClaims, Nodes."""
+        deployments, _ = await self.root.list_all(DEPLOYMENTS, "default")
+        machines, _ = await self.root.list_all(MACHINES, "default")
+        claims, _ = await self.hosted.list_all(CLAIMS)
+        nodes, _ = await self.hosted.list_all(NODES)
+        owners = [(each["metadata"].get("annotations") or {}).get("karpenter.sh/nodeclaim", "") for each in machines]
+        return (
+            sum(each["spec"]["replicas"] for each in deployments),
+            sorted(owners),
+            sorted(each["metadata"]["name"] for each in claims),
+            sorted(each["metadata"]["name"] for each in nodes),
+        )
+
+
+@asynccontextmanager
+async def _running(loops: Any) -> AsyncIterator[None]:
+    tasks = [asyncio.create_task(loop.run()) for loop in loops]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    store = await SqliteStore.open(tmp_path)
+    tokens = {"admin": administrator(), "loops": administrator("system:shoal:loops")}
+    server = await ApiServer.start(ServerSettings(directory=tmp_path / "pki", tokens=tokens), store)
+    client, clock = Client(server.transport(), "loops", cluster="root"), SystemClock()
+    provision = {each.name for each in provision_loops(client, clock)}
+    others = [each for each in controllers(client, clock, server.authority, "https://x") if each.name not in provision]
+    async with _running(others):
+        world = World(server)
+        for obj in [*cluster_objects("east"), *size_objects("east", "small")]:
+            await world.root.create(KINDS[obj["kind"]], obj, "default")
+        await world.eventually(_answers(world.hosted))
+        await world.hosted.create(CLASSES, node_class())
+        pool = node_pool(disruption={"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]})
+        await world.hosted.create(POOLS, pool)
+        yield world
+    await server.stop()
+    await store.close()
+
+
+def _answers(client: Client) -> Callable[[], Awaitable[bool]]:
+    async def look() -> bool:
+        return bool(await client.get(Kind("", "v1", "namespaces", namespaced=False), "default"))
+
+    return look
+
+
+@pytest.mark.anyio
+async def test_cut_off_anywhere_nothing_is_bought_twice_and_nothing_is_left(world: World) -> None:
+    async def running() -> bool:
+        found, _ = await world.hosted.list_all(PODS, "default")
+        replicas, owners, claims, nodes = await world.state()
+        up = [(each.get("status") or {}).get("phase") for each in found] == ["Running"] * 3
+        return up and replicas == 3 and owners == claims and len(claims) == len(nodes) == 3
+
+    async def gone() -> bool:
+        return await world.state() == (0, [], [], [])
+
+    for writes in (0, 1, 2, 4, 7, 9, 11, 13, 16, 19, 23, 28):
+        for number in range(3):
+            await world.hosted.create(PODS, pod(f"p{number}", "1500m"), "default")
+        await world.cut_off_after(writes)
+        async with world.provisioner():
+            await world.eventually(running)
+        for number in range(3):
+            await world.hosted.delete(PODS, f"p{number}", "default")
+        await world.cut_off_after(writes)
+        async with world.provisioner():
+            await world.eventually(gone)

@@ -1,0 +1,156 @@
+"""Who acts: the pure rule by a table, the rest against the real server with a clock of our own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+
+from shoal.client.https import HttpsTransport
+from shoal.client.requests import Client
+from shoal.client.transport import Unreachable
+from shoal.clock import FakeClock
+from shoal.runtime.lease import DURATION, LEASES, RENEW_DEADLINE, RETRY, Lease, claimed
+from tests.serving import Cluster
+
+Object = dict[str, Any]
+NOW = "2026-11-15T12:00:00.000000Z"
+
+
+def lease(holder: str, transitions: int = 3) -> Object:
+    spec = {"holderIdentity": holder, "leaseTransitions": transitions, "acquireTime": "then", "renewTime": "then"}
+    return {"metadata": {"name": "loops", "resourceVersion": "7"}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("found", "expired", "expected"),
+    [
+        (None, True, {"leaseTransitions": 0, "acquireTime": NOW}),
+        (lease("other"), False, None),
+        (lease("other"), True, {"leaseTransitions": 4, "acquireTime": NOW}),
+        (lease(""), False, {"leaseTransitions": 4, "acquireTime": NOW}),
+        (lease("me"), False, {"leaseTransitions": 3, "acquireTime": "then"}),
+        (lease("me"), True, {"leaseTransitions": 3, "acquireTime": "then"}),
+    ],
+)
+def test_who_may_have_it(found: Object | None, expired: bool, expected: Object | None) -> None:
+    mine = claimed(found, "me", NOW, 15, expired)
+    if expected is None:
+        assert mine is None
+        return
+    assert mine is not None
+    assert mine["spec"] == {**expected, "holderIdentity": "me", "leaseDurationSeconds": 15, "renewTime": NOW}
+    assert mine.get("metadata") == (found or {}).get("metadata")
+
+
+class Actor:
+    """A process that would act."""
+
+    def __init__(self, client: Client, clock: FakeClock, name: str) -> None:
+        self.lease = Lease(client, clock, "default", "loops", name)
+        self.acting = False
+        self.begun = 0
+        self.task = asyncio.ensure_future(self.lease.run(self._act))
+
+    async def _act(self) -> None:
+        self.acting = True
+        self.begun += 1
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.acting = False
+
+    async def stop(self) -> None:
+        self.task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self.task
+
+
+@asynccontextmanager
+async def client_of(cluster: Cluster) -> AsyncIterator[Client]:
+    server = cluster.server
+    transport = HttpsTransport(f"https://127.0.0.1:{server.port}", server.context)
+    client = Client(transport, server.token, cluster=cluster.name)
+    yield client
+    await client.close()
+
+
+async def until(clock: FakeClock, condition: Any, step: float = 0.0) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            clock.step(step)
+            await asyncio.sleep(0.005)
+
+
+async def test_one_acts_and_the_next_takes_over(cluster: Cluster) -> None:
+    clock = FakeClock()
+    async with client_of(cluster) as client:
+        first = Actor(client, clock, "first")
+        await until(clock, lambda: first.acting)
+        second = Actor(client, clock, "second")
+        for _ in range(20):
+            clock.step(RETRY)
+            await asyncio.sleep(0.02)
+        assert first.acting
+        assert not second.acting
+        # Leaving, it gives the lease up: the other need not wait for it to end.
+        await first.stop()
+        await until(clock, lambda: second.acting, step=RETRY)
+        found = await client.get(LEASES, "loops", "default")
+        assert found["spec"]["holderIdentity"] == "second"
+        assert found["spec"]["leaseTransitions"] == 1
+        await second.stop()
+
+
+async def test_a_holder_that_vanished_is_waited_for(cluster: Cluster) -> None:
+    clock = FakeClock()
+    async with client_of(cluster) as client:
+        spec = {"holderIdentity": "dead", "leaseDurationSeconds": DURATION, "renewTime": NOW, "acquireTime": NOW}
+        body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "loops"}, "spec": spec}
+        await client.create(LEASES, body, "default")
+        actor = Actor(client, clock, "next")
+        began = clock.monotonic()
+        await until(clock, lambda: actor.acting, step=RETRY / 4)
+        assert clock.monotonic() - began >= DURATION
+        await actor.stop()
+
+
+async def test_who_cannot_renew_stops_acting(cluster: Cluster) -> None:
+    clock = FakeClock()
+    async with client_of(cluster) as client:
+        actor = Actor(client, clock, "me")
+        await until(clock, lambda: actor.acting)
+        found = await client.get(LEASES, "loops", "default")
+        found["spec"] |= {"holderIdentity": "thief", "renewTime": NOW}
+        await client.update(LEASES, found)
+        await until(clock, lambda: not actor.acting, step=RETRY)
+        await actor.stop()
+
+
+class Cut(HttpsTransport):
+    cut = False
+
+    async def request(
+        self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        if self.cut:
+            raise Unreachable("the cable is out")
+        return await super().request(method, path, query, headers, body)
+
+
+async def test_who_does_not_reach_the_server_stops_acting_in_time(cluster: Cluster) -> None:
+    clock = FakeClock()
+    server = cluster.server
+    transport = Cut(f"https://127.0.0.1:{server.port}", server.context)
+    client = Client(transport, server.token, cluster=cluster.name)
+    actor = Actor(client, clock, "me")
+    await until(clock, lambda: actor.acting)
+    began = clock.monotonic()
+    transport.cut = True
+    await until(clock, lambda: not actor.acting, step=RETRY / 4)
+    assert clock.monotonic() - began <= RENEW_DEADLINE + 2 * RETRY < DURATION
+    await actor.stop()
+    await client.close()

@@ -1,0 +1,121 @@
+"""Whether a cluster answers, on a clock that moves when told to; and what the settings refuse."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from shoal.client.transport import Unreachable
+from shoal.clock import FakeClock
+from shoal.objects.errors import ShoalError, StatusError, Unauthorized
+from shoal.sync.loops import SyncSettings
+from shoal.sync.syncer.health import EVERY_SECONDS, GRACE_SECONDS, Health
+
+pytestmark = pytest.mark.anyio
+
+
+class Patient:
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.failure: Exception | None = None
+        self.told: list[str] = []
+        self.probes = 0
+        self.task: asyncio.Task[None] | None = None
+        self.health = Health(
+            self.clock,
+            self._probe,
+            up=lambda: self.told.append("up"),
+            down=lambda: self.told.append("down"),
+            told=lambda: self.told.append(self.health.verdict.reason if self.health.verdict else ""),
+            denied=lambda: self.told.append("denied"),
+        )
+
+    async def _probe(self) -> None:
+        self.probes += 1
+        if self.failure is not None:
+            raise self.failure
+
+    async def step(self, seconds: float = 0.0) -> list[str]:
+        """What was told meanwhile. The first step begins."""
+        if self.task is None:
+            self.task = asyncio.create_task(self.health.run())
+        self.clock.step(seconds)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        told, self.told = self.told, []
+        return told
+
+
+@pytest.fixture
+async def patient() -> AsyncIterator[Patient]:
+    patient = Patient()
+    yield patient
+    assert patient.task is not None
+    patient.task.cancel()
+    await asyncio.gather(patient.task, return_exceptions=True)
+
+
+async def test_a_cluster_that_never_answered_is_told_at_once(patient: Patient) -> None:
+    patient.failure = Unreachable("dark")
+    assert await patient.step() == ["WorkloadClusterUnreachable"]
+    assert not patient.health.reachable
+    patient.failure = None
+    assert await patient.step(0.5) == ["up", "Answering"]
+    assert patient.health.reachable
+
+
+async def test_silence_is_told_after_a_grace(patient: Patient) -> None:
+    assert await patient.step() == ["up", "Answering"]
+    patient.failure = Unreachable("dark")
+    assert await patient.step(EVERY_SECONDS) == ["down"]
+    assert not patient.health.reachable
+    told = []
+    for _ in range(int(GRACE_SECONDS * 2) - 1):
+        told += await patient.step(0.5)
+    assert told == []
+    assert await patient.step(0.5) == ["WorkloadClusterUnreachable"]
+    assert await patient.step(60) == []
+    patient.failure = None
+    assert await patient.step(60) == ["up", "Answering"]
+
+
+async def test_a_short_silence_is_never_told(patient: Patient) -> None:
+    await patient.step()
+    patient.failure = Unreachable("dark")
+    assert await patient.step(EVERY_SECONDS) == ["down"]
+    patient.failure = None
+    assert await patient.step(0.5) == ["up"]
+    assert patient.health.verdict is not None
+    assert patient.health.verdict.healthy
+
+
+async def test_a_doubt_is_looked_into_now(patient: Patient) -> None:
+    await patient.step()
+    patient.failure = Unreachable("dark")
+    patient.health.suspect()
+    assert await patient.step() == ["down"]
+    probes = patient.probes
+    patient.health.suspect()
+    await patient.step()
+    assert patient.probes == probes
+
+
+@pytest.mark.parametrize(
+    ("failure", "told"),
+    [
+        (Unauthorized("no"), ["denied", "InvalidKubeConfig"]),
+        (StatusError("readyz check failed"), ["WorkloadClusterNotReady"]),
+    ],
+)
+async def test_answers_that_are_none(patient: Patient, failure: Exception, told: list[str]) -> None:
+    patient.failure = failure
+    assert await patient.step() == told
+
+
+def test_sync_modes() -> None:
+    with pytest.raises(ShoalError, match="sync mode pull is not supported yet: use push or none"):
+        SyncSettings(mode="pull")
+    with pytest.raises(ShoalError, match="no sync mode 'puhs'"):
+        SyncSettings(mode="puhs")
