@@ -11,7 +11,7 @@ from pathlib import Path
 
 import orjson
 
-from bench import etcd, measure, peer, profile, report
+from bench import clusters, etcd, measure, peer, profile, report, story
 from bench.plan import FULL, KEYS, QUICK
 from bench.servers import Failed, Shoal
 
@@ -64,6 +64,10 @@ def bench(asked: argparse.Namespace) -> None:
         rows = measure.run(asked.only, sizes, {report.SHOAL: Shoal, **peers}, Path(directory), say)
         if "etcd" in asked.only and programs:
             rows += measure.on_etcd(sizes, etcd.ways(programs["etcd"]), peers, Path(directory), say)
+        if "story" in asked.only:
+            rows += story.run(sizes, Path(directory), say)
+        if "clusters" in asked.only:
+            rows += clusters.run(sizes, Path(directory), say)
     conditions = report.conditions(peer.versions(programs) if programs else "")
     parts = [conditions, report.tables(rows), report.footnotes(rows)]
     text = "\n\n".join(part for part in parts if part)

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 import orjson
 import uvloop
 
-from bench import fanout, verbs
+from bench import clusters, fanout, verbs
 from bench.load import Figures, Job
 
 LOADS: dict[str, Callable[[Job], Awaitable[Figures]]] = {
@@ -22,6 +22,7 @@ LOADS: dict[str, Callable[[Job], Awaitable[Figures]]] = {
     "update": verbs.update,
     "delete": verbs.delete,
     "watch": fanout.watch,
+    **clusters.LOADS,
 }
 
 

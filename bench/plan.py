@@ -19,13 +19,25 @@ class Sizes:
     rate: int = 20
     updates: int = 200
     starts: int = 5
+    clusters: int = 10_000
+    """Hosted ones."""
     settle: float = 5.0
     """Seconds of rest before memory is read, and before the first load."""
 
 
 FULL = Sizes()
 QUICK = Sizes(
-    rounds=1, seconds=1, warm=0.3, created=500, updated=64, listed=1000, watchers=100, updates=20, starts=1, settle=1
+    rounds=1,
+    seconds=1,
+    warm=0.3,
+    created=500,
+    updated=64,
+    listed=1000,
+    watchers=100,
+    updates=20,
+    starts=1,
+    settle=1,
+    clusters=200,
 )
 
 
@@ -84,4 +96,4 @@ def etcd_loads(sizes: Sizes) -> list[Load]:
 
 START_GOAL = 0.8
 MEMORY_GOAL = 0.25
-KEYS = ("start", "memory", *dict.fromkeys(load.key for load in loads(FULL)), "etcd")
+KEYS = ("start", "memory", *dict.fromkeys(load.key for load in loads(FULL)), "etcd", "story", "clusters")

@@ -33,6 +33,8 @@ def tables(rows: list[Row]) -> str:
     found = [_load_table([row for row in rows if row.kind == "load"])]
     found.append(_etcd_table([row for row in rows if row.kind == "etcd"]))
     found.append(_value_table([row for row in rows if row.kind in ("seconds", "megabytes")]))
+    found.append(_story_table([row for row in rows if row.kind == "story"]))
+    found.append(_clusters_table([row for row in rows if row.kind == "clusters"]))
     return "\n\n".join(table for table in found if table)
 
 
@@ -99,6 +101,29 @@ def _value_line(row: Row) -> list[str]:
         return [*line, f"≤ {row.goal:g} s" if row.goal else "", _verdict(row.goal, ours <= row.goal)]
     met = _verdict(row.goal, ours <= row.goal * peer["value"]) if peer is not None else ""
     return [*line, f"≤ 1/{1 / row.goal:g}", met]
+
+
+def _story_table(rows: list[Row]) -> str:
+    header = ["the story, `shoal up --workers 2`", "seconds", "slowest round", "CPU-seconds", "goal", ""]
+    return _table(header, [_story_line(row) for row in rows])
+
+
+def _story_line(row: Row) -> list[str]:
+    ours = row.figures[SHOAL]
+    line = [row.title, *(number(ours[figure]) for figure in ("value", "worst", "cpu_seconds"))]
+    return [*line, f"≤ {row.goal:g} s" if row.goal else "", _verdict(row.goal, ours["value"] <= row.goal)]
+
+
+def _clusters_table(rows: list[Row]) -> str:
+    return _table(["hosted clusters", "Shoal", "goal", ""], [_clusters_line(row) for row in rows])
+
+
+def _clusters_line(row: Row) -> list[str]:
+    ours = row.figures[SHOAL]
+    value, unit, least = ours["value"], ours["unit"], ours["at_least"]
+    goal = f"{'≥' if least else '≤'} {row.goal:g} {unit}" if row.goal else ""
+    met = value >= row.goal if least else value <= row.goal
+    return [row.title, f"{number(value)} {unit}", goal, _verdict(row.goal, met)]
 
 
 def _verdict(goal: float, met: bool) -> str:

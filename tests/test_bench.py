@@ -12,7 +12,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from bench import etcd, measure, peer, plan, report, subject
+from bench import clusters, etcd, measure, peer, plan, report, story, subject
 from bench.connection import Watching
 from bench.load import quantile
 from bench.measure import Row
@@ -82,6 +82,29 @@ def test_shoal_on_etcd_is_measured_with_its_etcd() -> None:
     assert [{program: len(pids) for program, pids in found.items()} for found in seen] == [{"shoal": 1, "etcd": 1}] * 2
     assert not any(Path(f"/proc/{pid}").exists() for found in seen for pids in found.values() for pid in pids)
     assert "| list of 20, local etcd" in report.tables(rows)
+
+
+def test_hosted_clusters_are_made_put_to_sleep_and_deleted(tmp_path: Path) -> None:
+    rows = clusters.run(replace(TINY, clusters=5), tmp_path, lambda _: None)
+    goals = {row.title: (row.goal, row.figures[report.SHOAL]["unit"]) for row in rows if row.goal}
+    assert goals["5 hosted clusters made"] == (100, "a second")
+    assert goals["one that was worked in, and is asleep"] == (100, "KB")
+    assert goals["5 hosted clusters deleted"] == (60, "s")
+    few = Row("made", "clusters", 100, {report.SHOAL: {"value": 99.4, "unit": "a second", "at_least": True}})
+    small = Row("size", "clusters", 100, {report.SHOAL: {"value": 20.0, "unit": "KB", "at_least": False}})
+    text = report.tables([few, small])
+    assert "| made            | 99.4 a second | ≥ 100 a second | missed |" in text
+    assert "| size            | 20 KB         | ≤ 100 KB       | met    |" in text
+
+
+def test_every_step_of_the_story_is_timed(tmp_path: Path) -> None:
+    rows = story.run(TINY, tmp_path, lambda _: None)
+    assert {row.title: row.goal for row in rows} == story.STEPS
+    assert all(row.figures[report.SHOAL]["value"] > 0 for row in rows)
+    assert sum(row.figures[report.SHOAL]["cpu_seconds"] for row in rows) > 0
+    slow = Row("slow", "story", 0.5, {report.SHOAL: {"value": 0.6, "worst": 0.75, "cpu_seconds": 0.2}})
+    line = report.tables([*rows, slow]).splitlines()[-1]
+    assert [cell.strip() for cell in line.split("|")[1:-1]] == ["slow", "0.6", "0.75", "0.2", "≤ 0.5 s", "missed"]
 
 
 def test_an_answer_that_is_no_success_ends_the_benchmark(tmp_path: Path) -> None:

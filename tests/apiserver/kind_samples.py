@@ -46,7 +46,6 @@ def samples() -> dict[str, Object]:
     """Fresh each time: tests change them."""
     match = {"matchConstraints": {"resourceRules": [RULE]}}
     mutation = {"patchType": "JSONPatch", "jsonPatch": {"expression": '[JSONPatch{op: "remove", path: "/spec"}]'}}
-    scaled = {"scaleTargetRef": TARGET, "maxReplicas": 3}
     claim = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}]}}
     reporting = {"reportingController": "example.com/c", "reportingInstance": "c-1", "action": "Make"}
     said = {"reason": "Made", "type": "Normal", "eventTime": "2024-01-02T03:04:05.000000Z", **reporting}
@@ -85,8 +84,6 @@ def samples() -> dict[str, Object]:
         "replicasets.apps": {"spec": SELECTED},
         "statefulsets.apps": {"spec": {**SELECTED, "serviceName": "web"}},
         "events.events.k8s.io": {"regarding": EVENT_OBJECT, **said},
-        "horizontalpodautoscalers.autoscaling": {"spec": scaled},
-        "horizontalpodautoscalers.v1.autoscaling": {"spec": {**scaled, "targetCPUUtilizationPercentage": 50}},
         "cronjobs.batch": {"spec": {"schedule": "*/5 * * * *", "jobTemplate": {"spec": {"template": ONCE}}}},
         "jobs.batch": {"spec": {"template": ONCE}},
         "certificatesigningrequests.certificates.k8s.io": {"spec": request},

@@ -83,13 +83,13 @@ def test_serving_certificate_is_refused_under_another_name(authority: Authority)
 
 
 def test_client_certificate(authority: Authority) -> None:
-    issued = authority.issue_client("ann", ["devs", "ops"], cluster="east", ttl=3600)
+    issued = authority.issue_client("ann", ["devs", "ops"], cluster="east", uid="u-1", ttl=3600)
     certificate = x509.load_pem_x509_certificate(issued.certificate)
     names = certificate.subject
     assert [each.value for each in names.get_attributes_for_oid(NameOID.COMMON_NAME)] == ["ann"]
     assert [each.value for each in names.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)] == ["devs", "ops"]
     alternatives = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert alternatives.get_values_for_type(x509.UniformResourceIdentifier) == ["shoal://east"]
+    assert alternatives.get_values_for_type(x509.UniformResourceIdentifier) == ["shoal://east#u-1"]
     usage = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     assert list(usage) == [ExtendedKeyUsageOID.CLIENT_AUTH]
     assert (certificate.not_valid_after_utc - certificate.not_valid_before_utc).total_seconds() == 3600 + 300

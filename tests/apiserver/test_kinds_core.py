@@ -19,9 +19,9 @@ TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
 
 
 @pytest.fixture
-def core(server: Server) -> Iterator[Cluster]:
+def core(still_server: Server) -> Iterator[Cluster]:
     """A cluster that serves every built-in kind."""
-    cluster = fresh_cluster(server, profile="cluster")
+    cluster = fresh_cluster(still_server, profile="cluster")
     yield cluster
     cluster.close()
 
@@ -343,9 +343,37 @@ def test_headless_and_external_services_have_no_address(core: Cluster) -> None:
     assert core.get(f"{SERVICES}/b").ok()["spec"]["clusterIP"].startswith("10.0.")
 
 
-def test_services_made_at_once_share_nothing(server: Server, core: Cluster) -> None:
+def test_one_node_port_serves_a_port_of_two_protocols(core: Cluster) -> None:
+    ports = [{"name": "udp", "port": 53, "protocol": "UDP"}, {"name": "tcp", "port": 53}, {"name": "web", "port": 80}]
+    numbers = [
+        port["nodePort"]
+        for port in core.post(SERVICES, service("dns", type="NodePort", ports=ports)).ok()["spec"]["ports"]
+    ]
+    assert numbers[0] == numbers[1] != numbers[2]
+    ports[1]["nodePort"] = 30777
+    given = core.post(SERVICES, service("given", type="NodePort", ports=ports)).ok()["spec"]["ports"]
+    assert [port["nodePort"] for port in given[:2]] == [30777, 30777]
+
+
+def test_the_edges_of_the_network_are_nobodys(core: Cluster) -> None:
+    for edge in ("10.0.0.0", "10.0.255.255", "10.1.0.1"):
+        said = f"failed to allocate IP {edge}: the provided network does not match the current range"
+        assert said in message(core.post(SERVICES, service("a", clusterIP=edge)))
+
+
+def test_what_a_service_had_is_free_again(core: Cluster) -> None:
+    asked = service("a", type="NodePort", clusterIP="10.0.0.77", ports=[{"port": 80, "nodePort": 30077}])
+    core.post(SERVICES, asked).ok()
+    assert core.post(SERVICES, {**asked, "metadata": {"name": "b"}}).status == 422
+    core.patch(f"{SERVICES}/a", {"spec": {"type": "ClusterIP"}}).ok()
+    core.post(SERVICES, service("b", type="NodePort", ports=[{"port": 80, "nodePort": 30077}])).ok()
+    core.delete(f"{SERVICES}/a").ok()
+    core.post(SERVICES, service("c", clusterIP="10.0.0.77")).ok()
+
+
+def test_services_made_at_once_share_nothing(core: Cluster) -> None:
     def make(i: int) -> list[object]:
-        own = Cluster(server, core.name)
+        own = Cluster(core.server, core.name)
         try:
             spec = own.post(SERVICES, service(f"s{i}", type="NodePort")).ok()["spec"]
             return [spec["clusterIP"], spec["ports"][0]["nodePort"]]
@@ -353,7 +381,7 @@ def test_services_made_at_once_share_nothing(server: Server, core: Cluster) -> N
             own.close()
 
     def race(i: int) -> int:
-        own = Cluster(server, core.name)
+        own = Cluster(core.server, core.name)
         try:
             return own.post(SERVICES, service(f"r{i}", clusterIP="10.0.0.50")).status
         finally:

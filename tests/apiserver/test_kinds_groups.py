@@ -109,24 +109,19 @@ def test_jobs_are_selected_by_success(whole: Cluster) -> None:
         assert [item["metadata"]["name"] for item in found] == names
 
 
-def test_an_autoscaler_in_both_forms(whole: Cluster) -> None:
-    old, new = (AUTOSCALERS.format(version) for version in ("v1", "v2"))
-    spec = {"scaleTargetRef": TARGET, "maxReplicas": 3, "targetCPUUtilizationPercentage": 50}
-    made = whole.post(old, named("h", spec=spec)).ok()
-    assert (made["apiVersion"], made["spec"]["targetCPUUtilizationPercentage"]) == ("autoscaling/v1", 50)
-    found = whole.get(f"{new}/h").ok()
-    assert found["metadata"]["uid"] == made["metadata"]["uid"]
-    assert found["spec"]["metrics"][0]["resource"]["target"] == {"type": "Utilization", "averageUtilization": 50}
-    memory = {"name": "memory", "target": {"type": "AverageValue", "averageValue": "1Gi"}}
-    metrics = [*found["spec"]["metrics"], {"type": "Resource", "resource": memory}]
-    whole.patch(f"{new}/h", {"spec": {"metrics": metrics}}).ok()
-    whole.patch(f"{old}/h", {"spec": {"maxReplicas": 7}}).ok()
-    found = whole.get(f"{new}/h").ok()
-    assert found["spec"]["maxReplicas"] == 7
-    assert {m["resource"]["name"] for m in found["spec"]["metrics"]} == {"cpu", "memory"}
-    assert cells(whole, f"{old}/h")["Targets"] == cells(whole, f"{new}/h")["Targets"]
-    with whole.watch(old) as seen:
-        assert seen.next()["object"]["apiVersion"] == "autoscaling/v1"
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_an_autoscaler_is_refused_by_name(whole: Cluster, version: str) -> None:
+    path = AUTOSCALERS.format(version)
+    spec = {"scaleTargetRef": TARGET, "maxReplicas": 3}
+    sent = {"apiVersion": f"autoscaling/{version}", "kind": "HorizontalPodAutoscaler", **named("h", spec=spec)}
+    said = (
+        "HorizontalPodAutoscalers are not supported: pods on simulated nodes have no metrics to scale by; "
+        "set the number of replicas (kubectl scale)"
+    )
+    applied = whole.patch(f"{path}/h?fieldManager=m", sent, "apply")
+    for answer in (whole.post(path, sent), applied, whole.post(f"{path}?dryRun=All", sent)):
+        assert (answer.status, answer["reason"], answer["message"]) == (501, "NotImplemented", said)
+    assert whole.get(path).ok()["items"] == [], "as kubectl get all asks for them"
 
 
 def test_who_asks_for_a_certificate(whole: Cluster) -> None:

@@ -84,7 +84,9 @@ def crd(description: str = "When it runs.", kind: str = "CronTab", **version: An
 
 
 def custom(definition: Object) -> list[Resource]:
-    return Definitions().resources(Entry("", definition["metadata"]["name"], 1, json.dumps(definition).encode()))
+    return Definitions().resources(
+        "root", Entry("", definition["metadata"]["name"], 1, json.dumps(definition).encode())
+    )
 
 
 def registry(*definitions: Object, profile: str = "hub") -> Registry:

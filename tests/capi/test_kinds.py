@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.apiserver.openapi.document import KUBERNETES
 from shoal.kinds import capi, embedded
 from shoal.kinds.apiextensions_validation import validate_crd
 from shoal.kinds.own import own_definitions
+from shoal.kinds.versions import KUBERNETES
 
 
 def test_definitions_are_valid_and_name_the_contract() -> None:

@@ -123,7 +123,7 @@ def test_a_request_must_be_signed_by_its_own_key(tmp_path: Path) -> None:
     broken[at : at + 3] = b"eve"
     forged = b"-----BEGIN CERTIFICATE REQUEST-----\n%b-----END CERTIFICATE REQUEST-----\n"
     with pytest.raises(ValueError, match="it is not signed by its own key"):
-        Authority(tmp_path).sign_request(forged % base64.encodebytes(bytes(broken)), "one", HOUR, AS_CLIENT)
+        Authority(tmp_path).sign_request(forged % base64.encodebytes(bytes(broken)), "one", "", HOUR, AS_CLIENT)
 
 
 # --- the world ---
@@ -174,7 +174,9 @@ async def test_an_approved_request_is_signed_for_its_cluster_only(tmp_path: Path
         authority = x509.load_pem_x509_certificate(given.server.authority.certificate)
         certificate.verify_directly_issued_by(authority)
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        assert names.get_values_for_type(x509.UniformResourceIdentifier) == ["shoal://one"]
+        home = given.server.core.clusters.get("one")
+        assert home is not None
+        assert names.get_values_for_type(x509.UniformResourceIdentifier) == [f"shoal://one#{home.uid}"]
         assert names.get_values_for_type(x509.DNSName) == ["ann.example.com"]
         usage = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
         assert list(usage) == [ExtendedKeyUsageOID.CLIENT_AUTH]

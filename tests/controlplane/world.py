@@ -49,12 +49,13 @@ class World:
 
 
 @asynccontextmanager
-async def world(directory: Path, *, loops: bool = True) -> AsyncIterator[World]:
+async def world(directory: Path, *, loops: bool = True, root_profile: str = "") -> AsyncIterator[World]:
     clock = FakeClock()
     store = await SqliteStore.open(directory)
     running = Loops()
     tokens = {"admin": administrator(), running.token: administrator("system:shoal:loops")}
-    server = await ApiServer.start(ServerSettings(directory=directory / "pki", tokens=tokens), store, clock)
+    settings = ServerSettings(directory=directory / "pki", tokens=tokens, root_profile=root_profile)
+    server = await ApiServer.start(settings, store, clock)
     if loops:
         running.start(server.transport(), server.authority, clock)
     try:

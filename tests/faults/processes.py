@@ -24,9 +24,16 @@ def command(*arguments: str) -> list[str]:
 
 
 class Up:
-    """Started and ready when constructed."""
+    """Started and ready when constructed: when the line that begins with `ready` was printed."""
 
-    def __init__(self, data: Path, *flags: str, verb: str = "up", environ: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        data: Path,
+        *flags: str,
+        verb: str = "up",
+        environ: dict[str, str] | None = None,
+        ready: str = "\nnext: ",
+    ) -> None:
         self.data = data
         self._clients: list[Client] = []
         # A file: a pipe that nobody reads would fill up.
@@ -39,7 +46,7 @@ class Up:
         end = time.monotonic() + HANG
         while not self._ready:
             ended = self._process.poll()
-            _, line, after = self.said.partition("\nnext: ")
+            _, line, after = self.said.partition(ready)
             if line and after.endswith("\n"):
                 self._ready = len(self.said)
             elif ended is not None or time.monotonic() > end:
@@ -57,6 +64,10 @@ class Up:
         if self._errors.closed:
             return self._said
         return os.pread(self._errors.fileno(), 1 << 24, 0).decode()
+
+    @property
+    def said_since_ready(self) -> str:
+        return self.said[self._ready :]
 
     def wait(self) -> tuple[int, str]:
         """The exit code when it ends by itself, and what it said since it was ready."""
@@ -83,7 +94,7 @@ class Up:
         if not self._errors.closed:
             self._said = self.said
             self._errors.close()
-        return self._process.returncode, self._said[self._ready :]
+        return self._process.returncode, self.said_since_ready
 
     def client(self) -> Client:
         """Closed by `close`, if not before."""

@@ -50,7 +50,7 @@ async def _check(store: Store, cache: Cache, only: str) -> int:
     for key, value, written in stored:
         where = split_key(key)
         if value == REMOVED:
-            assert cache.kinds[where[0]].removed[where[1], f"{where[2]}/{where[3]}"] == written
+            assert cache.kinds[where[0]].removed[where[1]][f"{where[2]}/{where[3]}"] == written
             continue
         entry = cached.pop(where)
         assert entry.revision == written

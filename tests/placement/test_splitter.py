@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from shoal.client.requests import Kind
 from shoal.clock import SystemClock
 from shoal.placement.splitter.controller import splitter_loops
 from tests.controlplane.world import world
@@ -164,18 +163,11 @@ async def test_deployments_are_noticed_as_soon_as_they_are_served(hub: Hub, capl
 
 
 async def test_where_workloads_run_by_themselves_nothing_is_split(tmp_path: Path) -> None:
-    async with world(tmp_path, loops=False) as given:
-        client = await given.cluster("c", "cluster")
-        (loop,) = splitter_loops(given.client, SystemClock(), home="c")
+    async with world(tmp_path, loops=False, root_profile="cluster") as given:
+        (loop,) = splitter_loops(given.client, SystemClock())
         task = asyncio.create_task(loop.run())
-        definitions = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
-        found = await given.client.get(definitions, "clusters.workload.kcp.dev")
-        await client.create(
-            definitions, {"kind": found["kind"], "apiVersion": found["apiVersion"], "spec": found["spec"],
-                          "metadata": {"name": "clusters.workload.kcp.dev"}},
-        )  # fmt: skip
         hub = Hub(given)
-        hub.client = client
+        await hub.learn()
         await hub.cluster("east")
         await hub.deploy()
         await asyncio.sleep(0.3)

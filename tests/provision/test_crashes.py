@@ -21,6 +21,7 @@ from shoal.clock import SystemClock
 from shoal.kinds.capi import GROUP, VERSION
 from shoal.objects.errors import StatusError
 from shoal.provision.clusterapi.provider import DEPLOYMENTS, MACHINES
+from shoal.provision.homes import Homes, OneHome
 from shoal.provision.loops import provision_loops
 from shoal.provision.view import CLAIMS, CLASSES, NODES, PODS, POOLS
 from shoal.store.sqlite import SqliteStore
@@ -70,16 +71,16 @@ class World:
         self.hosted = self.root.at("default.east")
 
     @asynccontextmanager
-    async def provisioner(self, transport: Transport | None = None) -> AsyncIterator[None]:
+    async def provisioner(self, transport: Transport | None = None, homes: Homes | None = None) -> AsyncIterator[None]:
         client = Client(transport or self._server.transport(), "loops", cluster="root")
-        async with _running(provision_loops(client, SystemClock())):
+        async with _running(provision_loops(client, SystemClock(), homes)):
             yield
 
     async def cut_off_after(self, writes: int) -> None:
         cut = Cut(self._server.transport(), writes)
         async with self.provisioner(cut):
             with suppress(TimeoutError):  # all was done with fewer writes
-                await asyncio.wait_for(cut.ended.wait(), 2)
+                await asyncio.wait_for(cut.ended.wait(), 1)
 
     async def eventually(self, look: Callable[[], Awaitable[bool]]) -> None:
         for _ in range(LOOKS):
@@ -165,3 +166,25 @@ async def test_cut_off_anywhere_nothing_is_bought_twice_and_nothing_is_left(worl
         await world.cut_off_after(writes)
         async with world.provisioner():
             await world.eventually(gone)
+
+
+@pytest.mark.anyio
+async def test_one_cluster_is_served_with_two_clients(world: World) -> None:
+    async def running() -> bool:
+        return ((await world.hosted.get(PODS, "one", "default")).get("status") or {}).get("phase") == "Running"
+
+    async def gone() -> bool:
+        return await world.state() == (0, [], [], [])
+
+    other = [*cluster_objects("west"), *size_objects("west", "small")]
+    for obj in other:
+        await world.root.create(KINDS[obj["kind"]], obj, "default")
+    await world.hosted.create(PODS, pod("one", "1500m"), "default")
+    homes = OneHome(world.hosted, world.root, "default", "east")
+    async with world.provisioner(homes=homes):
+        await world.eventually(running)
+        assert (await world.state())[0] == 1
+        (claim,) = (await world.hosted.list_all(CLAIMS))[0]
+        assert claim["metadata"]["annotations"]["cluster.x-k8s.io/machine"].startswith("default/east-small-")
+        await world.hosted.delete(PODS, "one", "default")
+        await world.eventually(gone)

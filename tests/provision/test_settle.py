@@ -63,7 +63,8 @@ def test_a_half_made_binding_is_finished() -> None:
     found = look(1, [machine("m1", "a")], [claim("a"), claim("b")])
     assert bound(found) == [("m1", "a")]
     assert found.replicas == 2
-    assert bound(look(1, [machine("m1")], [claim("a", "m1")])) == [("m1", "a")], "the Machine was not told"
+    stolen = look(2, [machine("m1", "a"), machine("m2")], [claim("a", "m1"), claim("b", "m1"), claim("c", "m2")])
+    assert bound(stolen) == [], "a Machine is whose it says, not whose somebody says"
 
 
 def test_a_marked_machine_is_scaled_away_exactly_once() -> None:

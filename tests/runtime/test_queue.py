@@ -146,6 +146,20 @@ async def test_a_resting_key_can_be_woken() -> None:
     queue.close()
 
 
+async def test_news_that_fail_do_not_lengthen_the_rest() -> None:
+    clock = FakeClock()
+    queue: WorkQueue[str] = WorkQueue(clock)
+    for _ in range(20):
+        queue.add("a")
+        await queue.take()
+        assert queue.failed("a") == pytest.approx(FIRST_PAUSE, abs=1e-6), "however many come in that time"
+    await settle()
+    clock.step(FIRST_PAUSE)
+    assert await queue.take() == "a"
+    assert queue.failed("a") == pytest.approx(2 * FIRST_PAUSE, abs=1e-6)
+    queue.close()
+
+
 async def test_closing_ends_what_was_for_later() -> None:
     clock = FakeClock()
     queue: WorkQueue[str] = WorkQueue(clock)

@@ -16,6 +16,7 @@ import pytest
 from shoal.apiserver.certificates import Authority
 from shoal.objects.errors import StoreError
 from shoal.store.etcd import EtcdSettings, EtcdStore, opening
+from shoal.store.etcd.connection import Transient
 from shoal.store.interface import CompareFailed, StoreFormat, StoreLost, StoreUnavailable, ValueTooLarge
 from tests.etcd import Etcd, client_files, guarded_etcd, running_etcd
 from tests.store.contract import Seen, state
@@ -182,6 +183,78 @@ async def test_acknowledged_writes_survive_a_kill_and_work_goes_on(own_etcd: Etc
         await seen.until(max(acknowledged.values()))
         assert {event.key: event.revision for event in seen.events} == acknowledged
         assert [event.revision for event in seen.events] == sorted(acknowledged.values())
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+async def test_a_write_whose_answer_was_lost_is_found_to_be_done(
+    etcd: Etcd, monkeypatch: pytest.MonkeyPatch, deleted: bool
+) -> None:
+    async with opened(etcd.settings()) as store, opened(etcd.settings()) as other:
+        first = await store.put("/n", b"1", 0)
+        once = store._connection.once
+
+        async def cut(method: Any, request: Any) -> Any:
+            monkeypatch.undo()
+            await once(method, request)
+            # etcd's revision is beyond that of the write: nothing of ours will tell how far it is.
+            await other.put("/elsewhere", b"v", 0)
+            raise Transient("cut")
+
+        monkeypatch.setattr(store._connection, "once", cut)
+        async with asyncio.timeout(30):
+            revision = await (store.delete("/n", first) if deleted else store.put("/n", b"2", first))
+        found = await store.get("/n")
+        assert (found is None) if deleted else (found is not None and found.revision == revision)
+
+
+async def test_a_write_whose_answer_was_lost_is_no_conflict_when_somebody_has_written_since(
+    etcd: Etcd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = etcd.settings()
+    async with opened(settings) as a, opened(settings) as b:
+        first = await a.put("/n", b"1", 0)
+        once = a._connection.once
+
+        async def cut(method: Any, request: Any) -> Any:
+            monkeypatch.undo()
+            done = await once(method, request)
+            await b.put("/n", b"3", int(done.header.revision))
+            raise Transient("cut")
+
+        monkeypatch.setattr(a._connection, "once", cut)
+        with pytest.raises(StoreUnavailable, match=r"^etcd did not answer in time, and /n was changed since"):
+            await a.put("/n", b"2", first)
+        assert await state(a) == {"/n": b"3"}
+
+
+async def test_nothing_is_acknowledged_by_an_etcd_that_went_back(
+    own_etcd: Etcd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = own_etcd.settings()
+
+    async def not_yet(self: EtcdStore) -> None:
+        """The feed has not found out."""
+
+    async with opened(settings) as store:
+        for n in range(20):
+            await store.put(f"/{n}", b"v", 0)
+        monkeypatch.setattr(store._feed, "_check", lambda: not_yet(store))
+        own_etcd.stop()
+        own_etcd.wipe()
+        own_etcd.start()
+        with pytest.raises(StoreUnavailable, match="went back from revision"):
+            await store.put("/more", b"v", 0)
+        fresh = store.fresh()
+        assert fresh is not None
+        with pytest.raises(StoreUnavailable, match="went back from revision"):
+            await fresh
+
+
+async def test_an_etcd_that_has_just_been_started_is_waited_for(own_etcd: Etcd) -> None:
+    own_etcd.pause()
+    asyncio.get_running_loop().call_later(1.5, own_etcd.resume)
+    async with opened(own_etcd.settings()) as store:
+        assert await store.put("/a", b"v", 0) > 0
 
 
 async def test_the_next_member_is_taken_when_one_is_away(etcd: Etcd, own_etcd: Etcd) -> None:

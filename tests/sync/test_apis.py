@@ -17,6 +17,7 @@ from tests.sync.world import (
     workload_cluster,
 )
 
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 
 
@@ -30,6 +31,12 @@ def ready(hub: Cluster, name: str) -> Object:
     hub.eventually(lambda: condition(hub.get(f"{WORKLOAD_CLUSTERS}/{name}").json, "Ready").get("status") == "True")
     found: Object = hub.get(f"{WORKLOAD_CLUSTERS}/{name}").json
     return found
+
+
+def row(hub: Cluster, path: str) -> list[object]:
+    """The first, as kubectl shows it."""
+    cells: list[object] = hub.get(path, Accept=TABLE).ok()["rows"][0]["cells"]
+    return cells
 
 
 def synced(hub: Cluster, path: str, resource: str) -> None:
@@ -70,11 +77,15 @@ def test_a_kind_kubernetes_knows_is_learned_as_the_built_in_it_is(server: Server
         patched = hub.patch(f"{DEPLOYMENTS}/web", patch, kind="strategic-merge").ok()
         assert patched["spec"]["template"]["spec"]["containers"][0]["image"] == "web:1"
         assert hub.patch(f"{DEPLOYMENTS}/web/scale", {"spec": {"replicas": 7}}).ok()["spec"]["replicas"] == 7
-        table = hub.get(DEPLOYMENTS, Accept="application/json;as=Table;v=v1;g=meta.k8s.io").ok()
+        table = hub.get(DEPLOYMENTS, Accept=TABLE).ok()
         assert [column["name"] for column in table["columnDefinitions"]][:3] == ["Name", "Ready", "Up-to-date"]
         assert hub.get(DEPLOYMENTS, Accept="application/vnd.kubernetes.protobuf").body[:4] == b"k8s\0"
         assert "io.k8s.api.apps.v1.Deployment" in hub.get("/openapi/v3/apis/apps/v1").ok()["components"]["schemas"]
         assert hub.get("/apis/apps/v1/namespaces/default/statefulsets").status == 404
+
+        assert row(hub, WORKLOAD_CLUSTERS)[:3] == ["east", "True", "WorkloadClusterReady"]
+        assert row(hub, IMPORTS)[:6] == ["deployments.east.v1.apps", "east", "apps/v1", "deployments", "True", "True"]
+        assert row(hub, NEGOTIATED)[:6] == ["deployments.v1.apps", True, "apps/v1", "deployments", "True", "False"]
 
         # No cluster offers it any more: it stays as long as there are objects of it.
         hub.delete(f"{WORKLOAD_CLUSTERS}/east").ok()

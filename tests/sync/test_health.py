@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Patient:
-    def __init__(self) -> None:
+    def __init__(self, was_healthy: bool = False) -> None:
         self.clock = FakeClock()
         self.failure: Exception | None = None
         self.told: list[str] = []
@@ -30,12 +30,18 @@ class Patient:
             down=lambda: self.told.append("down"),
             told=lambda: self.told.append(self.health.verdict.reason if self.health.verdict else ""),
             denied=lambda: self.told.append("denied"),
+            was_healthy=was_healthy,
         )
 
     async def _probe(self) -> None:
         self.probes += 1
         if self.failure is not None:
             raise self.failure
+
+    async def end(self) -> None:
+        assert self.task is not None
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
 
     async def step(self, seconds: float = 0.0) -> list[str]:
         """What was told meanwhile. The first step begins."""
@@ -52,9 +58,7 @@ class Patient:
 async def patient() -> AsyncIterator[Patient]:
     patient = Patient()
     yield patient
-    assert patient.task is not None
-    patient.task.cancel()
-    await asyncio.gather(patient.task, return_exceptions=True)
+    await patient.end()
 
 
 async def test_a_cluster_that_never_answered_is_told_at_once(patient: Patient) -> None:
@@ -89,6 +93,15 @@ async def test_a_short_silence_is_never_told(patient: Patient) -> None:
     assert await patient.step(0.5) == ["up"]
     assert patient.health.verdict is not None
     assert patient.health.verdict.healthy
+
+
+async def test_a_restart_has_its_grace_too() -> None:
+    patient = Patient(was_healthy=True)
+    patient.failure = Unreachable("dark")
+    assert await patient.step() == []
+    patient.failure = None
+    assert await patient.step(0.5) == ["up"]
+    await patient.end()
 
 
 async def test_a_doubt_is_looked_into_now(patient: Patient) -> None:

@@ -79,14 +79,27 @@ class App:
                 return self._when(fresh, request, target)
         return self._begin(request, target)
 
-    async def _when(self, fresh: Awaitable[None], request: Request, target: Target) -> Answer:
-        """Other servers write the same store: nobody is answered with less than they have told anybody."""
-        try:
-            await fresh
-        except StoreError as error:
-            return self._failed(request, error, None)
-        answer = self._begin(request, target)
-        return await answer if isinstance(answer, Awaitable) else answer
+    def _when(self, fresh: asyncio.Future[None], request: Request, target: Target) -> Awaitable[Answer]:
+        """Other servers write the same store: nobody is answered with less than they have told anybody.
+
+        By callbacks, because a coroutine for every read would cost more than the read."""
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+        def go_on(done: asyncio.Future[None]) -> None:
+            if answer.done():
+                return
+            if done.cancelled():
+                answer.cancel()
+                return
+            error = done.exception()
+            made = self._begin(request, target) if error is None else self._failed(request, _as_error(error), None)
+            if isinstance(made, (Response, StreamResponse, Upgrade)):
+                answer.set_result(made)
+            else:
+                _hand_on(asyncio.ensure_future(made), answer)
+
+        fresh.add_done_callback(go_on)
+        return answer
 
     def _begin(self, request: Request, target: Target) -> Answer | Awaitable[Answer]:
         began = self._core.clock.monotonic()
@@ -274,6 +287,25 @@ _ANY = Resource("", "", "", "", "", False)
 
 def _by_name(fields: str) -> bool:
     return fields.startswith(("metadata.name=", "metadata.name==")) and "," not in fields
+
+
+def _as_error(error: BaseException) -> Exception:
+    return error if isinstance(error, Exception) else InternalError(str(error))
+
+
+def _hand_on(made: asyncio.Future[Answer], answer: asyncio.Future[Answer]) -> None:
+    """Who waits for the one gets the other; who stops waiting stops the work."""
+
+    def done(_: object) -> None:
+        if answer.done() or made.cancelled():
+            answer.cancel()
+        elif error := made.exception():
+            answer.set_exception(error)
+        else:
+            answer.set_result(made.result())
+
+    made.add_done_callback(done)
+    answer.add_done_callback(lambda _: made.cancel() if answer.cancelled() else None)
 
 
 def _any_state(query: str) -> bool:

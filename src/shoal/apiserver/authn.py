@@ -1,7 +1,7 @@
 """Who makes a request: client certificate, static token, service-account token, or nobody in particular.
 
-A credential belongs to one logical cluster and opens no other; only members of system:masters of `root`
-may enter every cluster. What a user may then do is `authz`'s business.
+A credential belongs to one logical cluster and opens no other, nor a later one of the same name; only members of
+system:masters of `root` may enter every cluster. What a user may then do is `authz`'s business.
 """
 
 from __future__ import annotations
@@ -94,13 +94,16 @@ class Authenticator:
         *,
         tokens: Mapping[str, User] | None = None,
         service_accounts: ServiceAccountTokens | None = None,
+        uid_of: Callable[[str], str | None] = lambda cluster: None,
         anonymous: bool = True,
     ) -> None:
-        """`tokens` are static: each stands for one user as long as the server runs."""
+        """`tokens` are static: each stands for one user as long as the server runs. `uid_of` is that of the logical
+        cluster of a name, None if there is none."""
         self._static = {token: _authenticated(user) for token, user in (tokens or {}).items()}
         self._service_accounts = service_accounts
+        self._uid_of = uid_of
         self._anonymous = anonymous
-        self._certified: dict[ClientCertificate, User] = {}
+        self._certified: dict[ClientCertificate, tuple[User, str]] = {}
 
     def authenticate(self, request: Request, cluster: str) -> User:
         """The user of a request for the cluster; raises Unauthorized, whose message never says why."""
@@ -142,12 +145,15 @@ class Authenticator:
         return user
 
     def _by_certificate(self, certificate: ClientCertificate, cluster: str) -> User:
-        user = self._certified.get(certificate)
-        if user is None:
-            user = certificate_user(certificate)
-            _remember(self._certified, certificate, user)
+        known = self._certified.get(certificate)
+        if known is None:
+            known = certificate_user(certificate)
+            _remember(self._certified, certificate, known)
+        user, uid = known
         if not user.may_enter(cluster):
             raise Unauthorized("the client certificate is of another cluster")
+        if uid != self._uid_of(user.cluster) and (uid or user.cluster != ROOT):
+            raise Unauthorized("the client certificate is of an earlier cluster of that name")
         return user
 
 
@@ -156,12 +162,13 @@ def home_of(cluster: str) -> str:
     return ROOT if cluster == WILDCARD else cluster
 
 
-def certificate_user(certificate: ClientCertificate) -> User:
-    """Common name and organizations, in the one cluster that the certificate's URI names."""
+def certificate_user(certificate: ClientCertificate) -> tuple[User, str]:
+    """Common name and organizations, in the one cluster that the certificate's URI names; and that cluster's uid."""
     homes = [uri.removeprefix(CLUSTER_URI) for uri in certificate.uris if uri.startswith(CLUSTER_URI)]
-    if not certificate.common_name or len(homes) != 1 or homes[0] in ("", WILDCARD):
-        raise Unauthorized("a client certificate needs a common name and one URI shoal://<cluster>")
-    return _authenticated(User(certificate.common_name, certificate.organizations, cluster=homes[0]))
+    home, _, uid = homes[0].partition("#") if len(homes) == 1 else ("", "", "")
+    if not certificate.common_name or home in ("", WILDCARD):
+        raise Unauthorized("a client certificate needs a common name and one URI shoal://<cluster>#<uid>")
+    return _authenticated(User(certificate.common_name, certificate.organizations, cluster=home)), uid
 
 
 def service_account_user(verified: Verified) -> User:

@@ -23,6 +23,7 @@ from shoal.kinds.flowcontrol import mandatory_flow_schemas, mandatory_priority_l
 from shoal.kinds.own import own_definitions
 from shoal.kinds.rbac import aggregate
 from shoal.kinds.scheduling import system_priority_classes
+from shoal.kinds.storage import simulated_class
 
 Object = dict[str, Any]
 
@@ -81,6 +82,8 @@ class Bootstrap:
             return [apiendpoint.endpoint_slice(host, port)]
         if kind == "networking.k8s.io/servicecidrs":
             return [apiendpoint.service_network()]
+        if kind == "storage.k8s.io/storageclasses":
+            return [simulated_class()]
         return []
 
 

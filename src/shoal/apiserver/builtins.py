@@ -13,7 +13,7 @@ from shoal.apiserver.columns import COLUMNS
 from shoal.apiserver.model import Model
 from shoal.apiserver.registry import Resource
 from shoal.apiserver.rules import Rules, Shared
-from shoal.kinds import apiextensions, apiregistration, coordination, core, events, rbac
+from shoal.kinds import apiextensions, apiregistration, coordination, core, events, rbac, versions
 from shoal.kinds.apiextensions_validation import validate_crd
 from shoal.kinds.builtin import Builtin, builtin, profile
 from shoal.kinds.definitions import definition, definition_of
@@ -116,14 +116,15 @@ _FOUND = Definitions(definition)
 def resource(group: str, version: str, plural: str) -> Resource | None:
     """One of all that upstream has, whatever the profile; None if it has no such kind."""
     try:
-        return _resource(builtin(group, version, plural))
+        return _cached(builtin(group, version, plural))
     except KeyError:
         return None
 
 
 @cache
-def resources(profile_name: str) -> list[Resource]:
-    return [_resource(builtin) for builtin in profile(profile_name)]
+def resources(profile_name: str, minor: int = versions.NEWEST) -> list[Resource]:
+    """What a cluster of that profile serves at a minor version of Kubernetes."""
+    return [_at(minor, _cached(builtin)) for builtin in profile(profile_name) if versions.serves(minor, _key(builtin))]
 
 
 @cache
@@ -131,9 +132,25 @@ def _model(group: str, version: str, kind: str) -> Model:
     return Model(definition(definition_of(group, version, kind)), definition, _FOUND)
 
 
-def _resource(builtin: Builtin) -> Resource:
+def _at(minor: int, newest: Resource) -> Resource:
+    """The same resource, without what came later."""
+    name = newest.group_resource
+    later = {sub for sub in newest.subresources if not versions.serves(minor, f"{name}/{sub}")}
+    deprecated = newest.deprecated if versions.warns(minor, name) else ""
+    if not later and deprecated == newest.deprecated:
+        return newest
+    kept = {sub: taken for sub, taken in newest.subresources.items() if sub not in later}
+    return replace(newest, subresources=kept, deprecated=deprecated)
+
+
+def _key(builtin: Builtin) -> str:
+    return f"{builtin.plural}.{builtin.group}" if builtin.group else builtin.plural
+
+
+@cache
+def _cached(builtin: Builtin) -> Resource:
     subresources = {sub.name: (sub.group, sub.version, sub.kind, sub.verbs) for sub in builtin.subresources}
-    key = f"{builtin.plural}.{builtin.group}" if builtin.group else builtin.plural
+    key = _key(builtin)
     own = ("status", "scale") if key in SCALES else ("status",)
     model = partial(_model, builtin.group, builtin.version, builtin.kind)
     return Resource(

@@ -9,125 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
-from typing import Any
 
-from shoal.apiserver.encoding import decode, respliced, splice
-from shoal.kinds.quota_usage import Charge
+from shoal.apiserver.encoding import splice
+from shoal.apiserver.entries import REMOVED as REMOVED
+from shoal.apiserver.entries import Change as Change
+from shoal.apiserver.entries import Entry as Entry
+from shoal.apiserver.entries import Table as Table
 from shoal.store.interface import Event
 
 log = logging.getLogger("shoal.apiserver")
-
-REMOVED = b"-"
-"""Stored in place of a bootstrap object that was deleted: it hides the shared one below."""
-
-
-class Entry:
-    """One object: its served bytes, and what is read of them again and again."""
-
-    __slots__ = ("_labels", "charge", "data", "message", "name", "namespace", "normal", "revision", "virtual")
-
-    def __init__(self, namespace: str, name: str, revision: int, data: bytes, virtual: bool = False) -> None:
-        self.namespace = namespace
-        self.name = name
-        self.revision = revision
-        self.data = data
-        self.virtual = virtual
-        """A bootstrap object that nobody has written yet: not in the store."""
-        self.normal: str = ""
-        """The schema hash the bytes are known to be pruned and defaulted for."""
-        self._labels: dict[str, str] | None = None
-        self.message: bytes | None = None
-        """The object in protobuf, once somebody has asked for it."""
-        self.charge: Charge | None = None
-        """What the object takes of a quota, once one had to know."""
-
-    @property
-    def key(self) -> str:
-        return f"{self.namespace}/{self.name}"
-
-    @property
-    def labels(self) -> dict[str, str]:
-        if self._labels is None:
-            # Cheaper than decoding: most objects in a large list have no labels at all.
-            found = decode(self.data)["metadata"].get("labels") if b'"labels":' in self.data else None
-            self._labels = found or {}
-        return self._labels
-
-    def object(self) -> dict[str, Any]:
-        return decode(self.data)
-
-
-class Change:
-    """One step of one object. `new` is None for a deletion, `old` for a creation."""
-
-    __slots__ = ("cluster", "frames", "new", "old", "revision")
-
-    def __init__(self, revision: int, cluster: str, old: Entry | None, new: Entry | None) -> None:
-        self.revision = revision
-        self.cluster = cluster
-        self.old = old
-        self.new = new
-        self.frames: dict[object, bytes] = {}
-        """Encoded watch events by view: each is made once and shared by every watcher."""
-
-    @property
-    def last(self) -> Entry:
-        entry = self.new or self.old
-        assert entry is not None
-        return entry
-
-    def gone(self) -> Entry:
-        """The object's last state, at the revision of its deletion."""
-        assert self.old is not None
-        return Entry(self.old.namespace, self.old.name, self.revision, respliced(self.old.data, self.revision))
-
-
-class Table:
-    """The objects of one kind in one cluster, in key order."""
-
-    __slots__ = ("based", "entries", "joined", "keys")
-
-    def __init__(self) -> None:
-        self.entries: dict[str, Entry] = {}
-        self.keys: list[str] = []
-        self.based = False
-        """Whether the bootstrap objects have been laid under the stored ones."""
-        self.joined: dict[object, list[bytes] | None] = {}
-        """Bodies of lists that were asked for again while nothing changed (None: asked for once)."""
-
-    def put(self, entry: Entry) -> Entry | None:
-        key = entry.key
-        old = self.entries.get(key)
-        if old is None:
-            insort(self.keys, key)
-        self.entries[key] = entry
-        if self.joined:
-            self.joined = {}
-        return old
-
-    def remove(self, key: str) -> Entry | None:
-        old = self.entries.pop(key, None)
-        if old is not None:
-            del self.keys[bisect_left(self.keys, key)]
-            self.joined = {}
-        return old
-
-    def select(self, namespace: str, after: str = "") -> list[Entry]:
-        """In key order; one namespace or (empty) all; `after` is the last key of the page before."""
-        if not namespace and not after:
-            return [self.entries[key] for key in self.keys]
-        low, high = 0, len(self.keys)
-        if namespace:
-            low = bisect_left(self.keys, f"{namespace}/")
-            high = bisect_left(self.keys, f"{namespace}0")  # "0" follows "/" in byte order
-        if after:
-            low = max(low, bisect_left(self.keys, after + "\0"))
-        return [self.entries[key] for key in self.keys[low:high]]
-
 
 Listener = Callable[[Change], None]
 Base = Callable[[str, str], Sequence[Entry] | None]
@@ -144,8 +37,8 @@ class Kind:
         self.history: deque[Change] = deque()
         self.listeners: dict[str, dict[Listener, None]] = {}
         """By cluster (`*`: all of them); a dict because it keeps order, which a set does not."""
-        self.removed: dict[tuple[str, str], int] = {}
-        """Deleted bootstrap objects: (cluster, key) -> the revision of their removal mark in the store."""
+        self.removed: dict[str, dict[str, int]] = {}
+        """Deleted bootstrap objects: cluster -> key -> the revision of their removal mark in the store."""
 
     def table(self, cluster: str) -> Table:
         table = self.tables.get(cluster)
@@ -160,9 +53,16 @@ class Kind:
         if base is None:
             return
         table.based = True
+        removed = self.removed.get(cluster, ())
         for entry in base:
-            if entry.key not in table.entries and (cluster, entry.key) not in self.removed:
+            if entry.key not in table.entries and entry.key not in removed:
                 table.put(entry)
+
+    def sleep(self, cluster: str) -> None:
+        """Nobody asks for the cluster at the moment."""
+        table = self.tables.get(cluster)
+        if table is not None and table.sleep():
+            del self.tables[cluster]
 
     def get(self, cluster: str, namespace: str, name: str) -> Entry | None:
         return self.table(cluster).entries.get(f"{namespace}/{name}")
@@ -179,19 +79,26 @@ class Kind:
         if event.value is None or event.value == REMOVED:
             old, new = table.remove(key), None
             if event.value is not None:
-                self.removed[cluster, key] = event.revision
+                self.removed.setdefault(cluster, {})[key] = event.revision
             else:
-                self.removed.pop((cluster, key), None)
+                self._unhide(cluster, key)
         else:
             new = Entry(namespace, name, event.revision, splice(event.value, event.revision))
             old = table.put(new)
             if self.removed:
-                self.removed.pop((cluster, key), None)
+                self._unhide(cluster, key)
         if old is None and new is None:
             return None
         change = Change(event.revision, cluster, old, new)
         self.history.append(change)
         return change
+
+    def _unhide(self, cluster: str, key: str) -> None:
+        hidden = self.removed.get(cluster)
+        if hidden is not None:
+            hidden.pop(key, None)
+            if not hidden:
+                del self.removed[cluster]
 
     def listen(self, cluster: str, listener: Listener) -> None:
         self.listeners.setdefault(cluster, {})[listener] = None
@@ -227,19 +134,32 @@ class Kind:
 
     def as_of(self, cluster: str, revision: int) -> Table:
         """The table as it was at an older revision, by undoing what came after."""
-        later = [change for change in self.since(revision) if change.cluster == cluster]
-        now = self.table(cluster)
-        if not later:
-            return now
-        past = Table()
-        past.entries = dict(now.entries)
-        for change in reversed(later):
-            if change.old is None:
-                past.entries.pop(change.last.key, None)
-            else:
-                past.entries[change.old.key] = change.old
-        past.keys = sorted(past.entries)
-        return past
+        return _undone(self.table(cluster), [change for change in self.since(revision) if change.cluster == cluster])
+
+    def stored_as_of(self, revision: int) -> dict[str, Table]:
+        """Every cluster's table at an older revision, as far as it was stored: nothing is laid under it for this."""
+        later: dict[str, list[Change]] = {}
+        for change in self.since(revision):
+            later.setdefault(change.cluster, []).append(change)
+        return {
+            **self.tables,
+            **{where: _undone(self.tables.get(where) or Table(), made) for where, made in later.items()},
+        }
+
+
+def _undone(now: Table, later: Sequence[Change]) -> Table:
+    """As it was before these changes."""
+    if not later:
+        return now
+    past = Table()
+    past.entries = dict(now.entries)
+    for change in reversed(later):
+        if change.old is None:
+            past.entries.pop(change.last.key, None)
+        else:
+            past.entries[change.old.key] = change.old
+    past.keys = sorted(past.entries)
+    return past
 
 
 Observer = Callable[[Kind, Change], None]
@@ -272,7 +192,7 @@ class Cache:
             kind_key, cluster, namespace, name = split_key(key)
             kind = self.stored(kind_key)
             if value == REMOVED:
-                kind.removed[cluster, f"{namespace}/{name}"] = written
+                kind.removed.setdefault(cluster, {})[f"{namespace}/{name}"] = written
                 continue
             table = kind.tables.get(cluster)
             if table is None:
@@ -334,8 +254,11 @@ class Cache:
         """Forgets a logical cluster that is gone; what it stored has been deleted before."""
         for kind in self.kinds.values():
             kind.tables.pop(cluster, None)
-            for where, key in [found for found in kind.removed if found[0] == cluster]:
-                del kind.removed[where, key]
+            kind.removed.pop(cluster, None)
+
+    def sleep(self, cluster: str) -> None:
+        for kind in self.kinds.values():
+            kind.sleep(cluster)
 
     def trim(self, revision: int) -> None:
         """Forgets the changes up to that revision."""

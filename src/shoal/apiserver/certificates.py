@@ -88,18 +88,19 @@ class Authority:
         organizations: Iterable[str] = (),
         *,
         cluster: str = "",
+        uid: str = "",
         ttl: float = LEAF_LIFETIME,
     ) -> Issued:
-        """A certificate for a user: CN is its name, each O a group, `shoal://<cluster>` the cluster it is for."""
+        """A certificate for a user: CN is its name, each O a group, its URI the cluster it is for (`home_uri`)."""
         from cryptography import x509  # noqa: PLC0415
         from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID  # noqa: PLC0415
 
         subject = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organizations]
         subject.append(x509.NameAttribute(NameOID.COMMON_NAME, common_name))
-        uris: list[x509.GeneralName] = [x509.UniformResourceIdentifier(f"shoal://{cluster}")] if cluster else []
+        uris: list[x509.GeneralName] = [x509.UniformResourceIdentifier(home_uri(cluster, uid))] if cluster else []
         return self._issue(x509.Name(subject), uris, ExtendedKeyUsageOID.CLIENT_AUTH, ttl)
 
-    def sign_request(self, request: bytes, cluster: str, ttl: float, usages: Sequence[str]) -> bytes:
+    def sign_request(self, request: bytes, cluster: str, uid: str, ttl: float, usages: Sequence[str]) -> bytes:
         """A certificate for the key and names of a PKCS #10 request, all as PEM. ValueError: it is not sound.
 
         Of its alternative names the URIs are left out: the one that says where it is good for is ours to give.
@@ -118,7 +119,7 @@ class Authority:
         kept: list[x509.GeneralName] = [
             name for name in names if isinstance(name, x509.DNSName | x509.IPAddress | x509.RFC822Name)
         ]
-        kept.append(x509.UniformResourceIdentifier(f"shoal://{cluster}"))
+        kept.append(x509.UniformResourceIdentifier(home_uri(cluster, uid)))
         extended = {"client auth": ExtendedKeyUsageOID.CLIENT_AUTH, "server auth": ExtendedKeyUsageOID.SERVER_AUTH}
         authority, signer = self._load()
         now = self._clock.now()
@@ -222,6 +223,12 @@ class Authority:
     def _fingerprint(self, chain: bytes) -> str:
         """Ties `serving.json` to one serving certificate of one authority."""
         return hashlib.sha256(self.certificate + chain).hexdigest()
+
+
+def home_uri(cluster: str, uid: str) -> str:
+    """Where a certificate is good for: in the logical cluster of that uid, not in a later one of the name. Root is
+    always the same one, and needs none."""
+    return f"shoal://{cluster}#{uid}" if uid else f"shoal://{cluster}"
 
 
 def server_context(directory: Path, client_ca: Path | None = None) -> ssl.SSLContext:

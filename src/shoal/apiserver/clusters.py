@@ -1,14 +1,16 @@
 """Logical clusters: which exist, what each serves.
 
 `root` always exists; another exists exactly as long as its `LogicalCluster` object does, in root. A cluster's
-registry is the shared one of its profile plus its own CRDs plus, in a hub, the kinds it has learned; rebuilt lazily
-after one of them changed. An idle cluster holds nothing here.
+registry is the shared one of its profile and Kubernetes version plus its own CRDs plus, in a hub, the kinds it has
+learned; rebuilt lazily after one of them changed. A cluster that nobody asks for a while sleeps: all that can be made
+again is let go, and made again by the first request.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from shoal.apiserver.cache import Cache, Change, Entry
 from shoal.apiserver.learned import LEARNED, taught
@@ -16,6 +18,7 @@ from shoal.apiserver.paths import ROOT
 from shoal.apiserver.registry import Registry, Resource
 from shoal.kinds import workload
 from shoal.kinds.logicalcluster import GROUP, PLURAL
+from shoal.kinds.versions import NEWEST, minor_of
 
 KIND = (GROUP, PLURAL)
 DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
@@ -34,25 +37,33 @@ class LogicalCluster:
     terminating: bool = False
 
 
+Offer = tuple[str, int]
+"""A profile, and a minor version of Kubernetes."""
+
+
+class Definitions(Protocol):
+    def own(self, profile: str) -> list[Resource]:
+        """Of the definitions a cluster of the profile starts with."""
+
+    def resources(self, cluster: str, entry: Entry) -> list[Resource]:
+        """Of one CustomResourceDefinition of the cluster."""
+
+    def forget(self, cluster: str, name: str = "") -> None: ...
+
+
 class Clusters:
-    def __init__(
-        self,
-        cache: Cache,
-        builtins: Callable[[str], list[Resource]],
-        own: Callable[[str], list[Resource]],
-        defined: Callable[[Entry], list[Resource]],
-    ) -> None:
-        """`builtins` gives the resources of a profile, `own` those of the definitions it starts with, `defined`
-        those of one CustomResourceDefinition."""
+    def __init__(self, cache: Cache, builtins: Callable[[str, int], list[Resource]], definitions: Definitions) -> None:
+        """`builtins` gives the resources of a profile at a minor version."""
         self._cache = cache
         self._builtins = builtins
-        self._own = own
-        self._defined = defined
-        self._whole: dict[str, Registry] = {}
-        self._plain: dict[str, Registry] = {}
+        self._definitions = definitions
+        self._whole: dict[Offer, Registry] = {}
+        self._plain: dict[Offer, Registry] = {}
         self._registries: dict[str, Registry] = {}
         self._known: dict[str, LogicalCluster] = {}
-        self._generations: dict[str, int] = {}
+        self._gone: list[Callable[[str], None]] = []
+        self.asked: set[str] = set()
+        """Clusters somebody has looked for since the set was emptied last."""
         cache.kind(*DEFINITIONS).listen("*", self._definition_changed)
         cache.kind(*LEARNED).listen("*", self._learned_changed)
         cache.kind(*KIND).listen(ROOT, self._cluster_changed)
@@ -64,7 +75,18 @@ class Clusters:
             if entry is None:
                 return None
             found = self._known[name] = _read(entry)
+        self.asked.add(name)
         return found
+
+    def on_gone(self, forget: Callable[[str], None]) -> None:
+        """Called with the name of every cluster that has gone."""
+        self._gone.append(forget)
+
+    def sleep(self, name: str) -> None:
+        """Lets go of what the next request makes again."""
+        self._known.pop(name, None)
+        self._registries.pop(name, None)
+        self._definitions.forget(name)
 
     def names(self) -> list[str]:
         return [entry.name for entry in self._cache.kind(*KIND).table(ROOT).select("")]
@@ -77,22 +99,19 @@ class Clusters:
 
     def builtin(self, group: str, version: str, plural: str) -> Resource | None:
         """For the wildcard view: a kind that clusters serve, though root may not."""
-        return self._untouched("cluster").find(group, version, plural)
-
-    def generation(self, name: str) -> int:
-        """Changes whenever what the cluster serves does."""
-        return self._generations.get(name, 0)
+        return self._untouched(("cluster", NEWEST)).find(group, version, plural)
 
     def _build(self, cluster: LogicalCluster) -> Registry:
-        kind = self._cache.kind(*DEFINITIONS)
-        definitions = kind.table(cluster.name).select("")
-        removed = any(where == cluster.name for where, _ in kind.removed)
+        kind, name = self._cache.kind(*DEFINITIONS), cluster.name
+        offer = cluster.profile, minor_of(cluster.version) or NEWEST
+        definitions = kind.table(name).select("")
         learned = self._learned(cluster)
-        if cluster.name != ROOT and not removed and not learned and all(entry.virtual for entry in definitions):
-            return self._untouched(cluster.profile)
-        custom = [resource for entry in definitions for resource in self._defined(entry)]
+        changed = name in kind.removed or not all(entry.virtual for entry in definitions)
+        if name != ROOT and not changed and not learned:
+            return self._untouched(offer)
+        custom = [resource for entry in definitions for resource in self._definitions.resources(name, entry)]
         custom.sort(key=lambda resource: resource.group not in LISTED_FIRST)
-        return Registry([*self._shared(cluster.profile), *learned, *custom])
+        return Registry([*self._shared(offer), *learned, *custom])
 
     def _learned(self, cluster: LogicalCluster) -> list[Resource]:
         if cluster.profile != "hub":
@@ -100,32 +119,39 @@ class Clusters:
         found = [taught(entry) for entry in self._cache.kind(*LEARNED).table(cluster.name).select("")]
         return [resource for resource in found if resource is not None]
 
-    def _untouched(self, profile: str) -> Registry:
+    def _untouched(self, offer: Offer) -> Registry:
         """What a cluster serves whose definitions are those it started with."""
-        whole = self._whole.get(profile)
+        whole = self._whole.get(offer)
         if whole is None:
-            whole = self._whole[profile] = Registry([*self._shared(profile), *self._own(profile)])
+            whole = self._whole[offer] = Registry([*self._shared(offer), *self._definitions.own(offer[0])])
         return whole
 
-    def _shared(self, profile: str) -> Registry:
-        plain = self._plain.get(profile)
+    def _shared(self, offer: Offer) -> Registry:
+        plain = self._plain.get(offer)
         if plain is None:
-            plain = self._plain[profile] = Registry(self._builtins(profile))
+            plain = self._plain[offer] = Registry(self._builtins(*offer))
         return plain
 
     def _definition_changed(self, change: Change) -> None:
         self._registries.pop(change.cluster, None)
-        self._generations[change.cluster] = change.revision
+        if change.new is None:
+            self._definitions.forget(change.cluster, change.last.name)
 
     def _learned_changed(self, change: Change) -> None:
         if taught(change.old) is not taught(change.new):
-            self._definition_changed(change)
+            self._registries.pop(change.cluster, None)
 
     def _cluster_changed(self, change: Change) -> None:
-        self._known.pop(change.last.name, None)
-        self._registries.pop(change.last.name, None)
+        """Another profile or version makes another registry; whoever watches goes on watching."""
+        name = change.last.name
+        self._known.pop(name, None)
+        self._registries.pop(name, None)
         if change.new is None:
-            self._cache.drop(change.last.name)
+            self.sleep(name)
+            self.asked.discard(name)
+            self._cache.drop(name)
+            for forget in self._gone:
+                forget(name)
 
 
 def _read(entry: Entry) -> LogicalCluster:

@@ -14,20 +14,24 @@ from shoal.apiserver.cache import Entry
 from shoal.apiserver.model import Model
 from shoal.apiserver.registry import Column, Resource, ScalePaths
 from shoal.apiserver.rules import Rules
-from shoal.kinds import apiextensions, logicalcluster
+from shoal.kinds import apiextensions, embedded, logicalcluster, versions
 from shoal.kinds.apiextensions_publish import published_schema
 from shoal.kinds.own import own_definitions
 
 Object = dict[str, Any]
 
 CUSTOM = Rules(generation=True, unconditional=False)
+_HOSTED = Rules(generation=True, unconditional=False, validate=versions.validate_hosted)
 OWN = {
     (logicalcluster.GROUP, logicalcluster.PLURAL): Rules(
         generation=True,
         unconditional=False,
         prepare_create=logicalcluster.prepare_create,
         prepare_delete=logicalcluster.prepare_delete,
-    )
+        validate=versions.validate_logical_cluster,
+    ),
+    (embedded.GROUP, "embeddedclusters"): _HOSTED,
+    (embedded.GROUP, "managedclusters"): _HOSTED,
 }
 """Shoal's own kinds are CRDs like any other, save for what the server fills in."""
 
@@ -40,23 +44,38 @@ class Definitions:
 
     def __init__(self) -> None:
         self._models: WeakValueDictionary[str, Model] = WeakValueDictionary()
-        self._made: dict[tuple[str, int], list[Resource]] = {}
+        self._made: dict[str, dict[str, tuple[int, list[Resource]]]] = {}
+        """By cluster and name; what was made of the definition at a revision."""
+        self._own: dict[str, list[Resource]] = {}
 
-    def resources(self, entry: Entry) -> list[Resource]:
-        crd = entry.object()
-        key = (crd["metadata"]["uid"], entry.revision)
-        made = self._made.get(key)
-        if made is None:
-            stale = [old for old in self._made if old[0] == key[0]]
-            for old in stale:
-                del self._made[old]
-            made = self._made[key] = self._make(crd)
+    def resources(self, cluster: str, entry: Entry) -> list[Resource]:
+        if entry.virtual:
+            return self._shared(entry)
+        known = self._made.setdefault(cluster, {})
+        revision, made = known.get(entry.name, (0, []))
+        if revision != entry.revision:
+            made = self._make(entry.object())
+            known[entry.name] = entry.revision, made
         return made
+
+    def forget(self, cluster: str, name: str = "") -> None:
+        """One definition that is gone, or all of a cluster that nobody uses at the moment."""
+        if name:
+            self._made.get(cluster, {}).pop(name, None)
+        else:
+            self._made.pop(cluster, None)
 
     def own(self, profile: str) -> list[Resource]:
         """Of the definitions every cluster of that profile starts with."""
         found = own_definitions(profile) if profile == "cluster" else ()
         return [resource for crd in found for resource in self._make(crd)]
+
+    def _shared(self, entry: Entry) -> list[Resource]:
+        """A definition nobody has written is the same in every cluster but for its uid."""
+        made = self._own.get(entry.name)
+        if made is None:
+            made = self._own[entry.name] = self._make(entry.object())
+        return made
 
     def _make(self, crd: Object) -> list[Resource]:
         if not apiextensions.is_true(crd, apiextensions.ESTABLISHED):

@@ -18,10 +18,11 @@ class Metrics:
     def __init__(self) -> None:
         self._total: dict[tuple[Labels, int], int] = {}
         self._seconds: dict[Labels, list[float]] = {}
-        self._gauges: dict[str, tuple[str, Callable[[], float]]] = {}
+        self._gauges: dict[str, tuple[str, dict[str, Callable[[], float]]]] = {}
 
-    def gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
-        self._gauges[name] = (text, read)
+    def gauge(self, name: str, text: str, read: Callable[[], float], labels: str = "") -> None:
+        """`labels` as they are written, such as `state="awake"`; a name may have several of them."""
+        self._gauges.setdefault(name, (text, {}))[1][f"{{{labels}}}" if labels else ""] = read
 
     def observe(self, labels: Labels, code: int, seconds: float) -> None:
         if labels not in self._seconds and len(self._seconds) >= MOST_SERIES:
@@ -47,8 +48,9 @@ class Metrics:
         ]
         for labels, row in sorted(self._seconds.items()):
             lines += self._histogram("apiserver_request_duration_seconds", _text(labels), row)
-        for name, (text, read) in sorted(self._gauges.items()):
-            lines += [f"# HELP {name} {text}", f"# TYPE {name} gauge", f"{name} {read():g}"]
+        for name, (text, series) in sorted(self._gauges.items()):
+            lines += [f"# HELP {name} {text}", f"# TYPE {name} gauge"]
+            lines += [f"{name}{labels} {read():.10g}" for labels, read in series.items()]
         return ("\n".join(lines) + "\n").encode()
 
     @staticmethod

@@ -18,8 +18,8 @@ from shoal.apiserver.discovery import Discovery
 from shoal.apiserver.metadata_stream import is_metadata, metadata
 from shoal.apiserver.metrics import Metrics
 from shoal.apiserver.openapi import OpenApi
-from shoal.apiserver.openapi.document import KUBERNETES
 from shoal.apiserver.paths import Target
+from shoal.kinds.versions import KUBERNETES
 from shoal.objects.errors import MethodNotSupported, NotFound
 from shoal.objects.wire import Answer, Request, Response
 

@@ -36,11 +36,7 @@ def _stored(core: Core, cluster: str) -> list[tuple[str, int]]:
                 for key, entry in table.entries.items()
                 if not entry.virtual
             ]
-        found += [
-            (f"{kind.key}/{cluster}/{key}", revision)
-            for (where, key), revision in kind.removed.items()
-            if where == cluster
-        ]
+        found += [(f"{kind.key}/{cluster}/{key}", revision) for key, revision in kind.removed.get(cluster, {}).items()]
     return found
 
 

@@ -25,6 +25,10 @@ class CachedRoles:
     def generation(self, cluster: str) -> int:
         return self._generations.get(cluster, 0)
 
+    def forget(self, cluster: str) -> None:
+        """A cluster that is gone: one made anew under its name counts from the beginning."""
+        self._generations.pop(cluster, None)
+
     def cluster_role_bindings(self, cluster: str) -> list[Object]:
         return self._all("clusterrolebindings", cluster, "")
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from shoal.apiserver.audit import AuditSettings as AuditSettings
+from shoal.apiserver.sleep import IDLE_SECONDS as IDLE_SECONDS
 from shoal.assemble.datadir import DataDir, DataDirError, host_names, kubeconfig, write_private
-from shoal.assemble.identity import share_identity
 from shoal.assemble.loops import Loops
 from shoal.assemble.routes import hub_routes, no_routes
 from shoal.assemble.server import ApiServer, ServerSettings, administrator
@@ -30,8 +30,12 @@ class UpSettings:
     audit: AuditSettings = field(default_factory=AuditSettings)
     root_profile: str = ""
     store: StoreSettings = field(default_factory=StoreSettings)
+    advertise: str = ""
+    """The name or address clients use, where it is not the host."""
     hub: bool = True
     """False: a worker's server, which runs the loops of a hub nowhere."""
+    idle_seconds: float = IDLE_SECONDS
+    """After which a logical cluster that is asked nothing sleeps."""
 
 
 class Shoal:
@@ -52,8 +56,6 @@ class Shoal:
         opened: Opened | None = None
         try:
             opened = await open_store(directory, settings.store)
-            if opened.notes is not None:
-                await share_identity(directory, opened.notes)
             token = directory.admin_token()
             loops, tunnels = Loops(), Tunnels()
             server = await ApiServer.start(
@@ -61,10 +63,12 @@ class Shoal:
                     directory=directory.path / "pki",
                     host=settings.host,
                     port=directory.port(settings.port),
+                    advertise=settings.advertise,
                     names=tuple(host_names()),
                     tokens={token: administrator(), loops.token: administrator("system:shoal:loops")},
                     audit=settings.audit,
                     root_profile=settings.root_profile,
+                    idle_seconds=settings.idle_seconds,
                     routes=hub_routes(tunnels) if settings.hub else no_routes,
                 ),
                 opened.store,

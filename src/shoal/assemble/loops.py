@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from typing import Protocol
 
 from shoal.apiserver.certificates import Authority
 from shoal.assemble.connecting import connect_from
+from shoal.assemble.running import Runnable, run_all
 from shoal.capi.loops import capi_loops
 from shoal.client.requests import Client
 from shoal.client.transport import Transport
@@ -30,12 +30,6 @@ from shoal.provision.loops import provision_loops
 from shoal.runtime.lease import Lease
 from shoal.sync.connecting import Connect
 from shoal.sync.loops import SyncSettings, sync_loops
-
-
-class Runnable(Protocol):
-    name: str
-
-    async def run(self) -> None: ...
 
 
 def controllers(client: Client, clock: Clock, authority: Authority, url: str) -> list[Runnable]:
@@ -87,12 +81,14 @@ class Loops:
         among several on one store: then only one of them runs the loops at a time."""
         clock = clock or SystemClock()
         client = Client(transport, self.token, agent="shoal-loops", cluster="root")
+        client.copies = {}
+
+        def loops() -> list[Runnable]:
+            common = controllers(client, clock, authority, url)
+            return [*common, *hub_controllers(client, clock, connect_from(url, transport))] if hub else common
 
         async def run() -> None:
-            loops = controllers(client, clock, authority, url)
-            if hub:
-                loops += hub_controllers(client, clock, connect_from(url, transport))
-            await asyncio.gather(*(_named(loop) for loop in loops))
+            await run_all(loops, clock)
 
         if holder:
             lease = Lease(client, clock, "kube-system", "shoal-loops", holder)
@@ -104,7 +100,3 @@ class Loops:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-
-
-def _named(loop: Runnable) -> asyncio.Task[None]:
-    return asyncio.create_task(loop.run(), name=loop.name)

@@ -30,6 +30,7 @@ from shoal.apiserver.nonresource import NonResource
 from shoal.apiserver.openapi import OpenApi
 from shoal.apiserver.paths import ROOT
 from shoal.apiserver.roles import CachedRoles
+from shoal.apiserver.sleep import IDLE_SECONDS, Sleep
 from shoal.apiserver.tokens import TokenSigner, signing_key
 from shoal.assemble.routes import RoutesOf, no_routes
 from shoal.clock import Clock, SystemClock, rfc3339
@@ -48,8 +49,10 @@ class ServerSettings:
     """Certificates and signing keys."""
     host: str = "127.0.0.1"
     port: int = 0
+    advertise: str = ""
+    """The name or address clients use, where it is not the host."""
     names: tuple[str, ...] = ()
-    """What the serving certificate is for, besides the host."""
+    """What the serving certificate is for, besides these."""
     tokens: dict[str, User] = field(default_factory=dict)
     root_profile: str = ""
     """hub or cluster; empty: as it was, hub at first."""
@@ -57,8 +60,14 @@ class ServerSettings:
     window: Window = field(default_factory=Window)
     audit: AuditSettings = field(default_factory=AuditSettings)
     stop_seconds: float = 10.0
+    idle_seconds: float = IDLE_SECONDS
+    """After which a logical cluster that is asked nothing sleeps."""
     routes: RoutesOf = no_routes
     """What is served beside the Kubernetes API."""
+
+    @property
+    def reached_at(self) -> str:
+        return self.advertise or ("127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host)
 
 
 class ApiServer:
@@ -77,8 +86,8 @@ class ApiServer:
     async def start(cls, settings: ServerSettings, store: Store, clock: Clock | None = None) -> ApiServer:
         clock = clock or SystemClock()
         authority = Authority(settings.directory, clock)
-        authority.ensure_serving([settings.host, *settings.names])
-        address = Address("127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host, settings.port)
+        authority.ensure_serving([settings.host, settings.reached_at, *settings.names])
+        address = Address(settings.reached_at, settings.port)
         core = await make_core(settings, store, clock, address)
         metrics = Metrics()
         nonresource = NonResource(core, Discovery(), OpenApi(), metrics)
@@ -88,10 +97,15 @@ class ApiServer:
         server = cls(settings, core, app, http, authority)
         metrics.gauge("shoal_store_revision", "The newest durable revision.", lambda: core.cache.revision)
         metrics.gauge("shoal_watchers", "Open watches.", lambda: _watchers(core.cache))
+        sleep = Sleep(core, settings.idle_seconds)
+        hosted = "shoal_logical_clusters", "Logical clusters, by whether they were asked anything lately."
+        metrics.gauge(*hosted, sleep.awake, 'state="awake"')
+        metrics.gauge(*hosted, sleep.asleep, 'state="asleep"')
         server.port = await http.start(settings.host, settings.port, server_context(settings.directory))
         address.port = server.port
         compactor = Compactor(store, core.cache, clock, settings.window)
         server._tasks.append(asyncio.create_task(compactor.run(), name="compactor"))
+        server._tasks.append(asyncio.create_task(sleep.run(), name="sleep"))
         return server
 
     def transport(self) -> InProcessTransport:
@@ -99,7 +113,8 @@ class ApiServer:
 
     @property
     def url(self) -> str:
-        host = f"[{self.settings.host}]" if ":" in self.settings.host else self.settings.host
+        host = self.settings.reached_at
+        host = f"[{host}]" if ":" in host else host
         return f"https://{host}:{self.port}"
 
     async def stop(self) -> None:
@@ -116,7 +131,7 @@ async def make_core(settings: ServerSettings, store: Store, clock: Clock, addres
 
     cache = Cache(Bootstrap(known, (settings.directory / "ca.crt").read_text(), address))
     definitions = Definitions()
-    clusters = Clusters(cache, builtins.resources, definitions.own, definitions.resources)
+    clusters = Clusters(cache, builtins.resources, definitions)
     await _load(store, cache)
     await _ensure_root(store, cache, clock, settings.root_profile)
     signer = TokenSigner(signing_key(settings.directory / "service-account.key"))
@@ -126,14 +141,20 @@ async def make_core(settings: ServerSettings, store: Store, clock: Clock, addres
         metadata = entry.object()["metadata"] if entry is not None else {}
         return None if "deletionTimestamp" in metadata else metadata.get("uid")
 
+    roles = CachedRoles(cache)
+    authorizer = Authorizer(roles)
+    clusters.on_gone(roles.forget)
+    clusters.on_gone(authorizer.forget)
     return Core(
         store=store,
         cache=cache,
         clusters=clusters,
         authenticator=Authenticator(
-            tokens=settings.tokens, service_accounts=ServiceAccountTokens(signer, uid_of, clock.now)
+            tokens=settings.tokens,
+            service_accounts=ServiceAccountTokens(signer, uid_of, clock.now),
+            uid_of=lambda name: found.uid if (found := clusters.get(name)) is not None else None,
         ),
-        authorizer=Authorizer(CachedRoles(cache)),
+        authorizer=authorizer,
         tokens=signer,
         clock=clock,
         dice=Dice(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from shoal.apiserver.audit import AuditSettings as AuditSettings
+from shoal.assemble.instance import IDLE_SECONDS as IDLE_SECONDS
 from shoal.assemble.instance import Shoal as Shoal
 from shoal.assemble.instance import UpSettings as UpSettings
 from shoal.assemble.process import serve

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from shoal.apiserver.openapi.document import KUBERNETES
 from shoal.assemble.instance import Shoal, UpSettings
-from shoal.assemble.loops import Runnable
 from shoal.assemble.process import serve
+from shoal.assemble.running import Runnable, run_all
 from shoal.assemble.store_settings import StoreSettings
 from shoal.client.kubeconfig import load, load_endpoint
 from shoal.client.requests import Client
@@ -20,6 +19,7 @@ from shoal.fleet.loops import worker_loops
 from shoal.fleet.tunnel import Tunnels, dial_hub, serve_tunnel
 from shoal.fleet.tunnel.serving import Dial
 from shoal.fleet.worker.settings import WorkerSettings
+from shoal.kinds.versions import KUBERNETES
 from shoal.objects.errors import StoreError
 
 
@@ -40,8 +40,9 @@ class WorkerProcess:
 class Worker:
     """A running worker: its server and that server's loops, the fleet's loops, and the way the hub reaches it."""
 
-    def __init__(self, shoal: Shoal) -> None:
+    def __init__(self, shoal: Shoal, hub: Client) -> None:
         self.shoal = shoal
+        self._hub = hub
         self._tasks: list[asyncio.Task[None]] = []
         self._leave: Callable[[], None] = _nothing
 
@@ -53,13 +54,17 @@ class Worker:
         connection that becomes one."""
         clock = clock or SystemClock()
         shoal = await Shoal.start(server)
-        worker = cls(shoal)
-        loops: list[Runnable] = [*worker_loops(hub, shoal.client("shoal-worker"), clock, settings)]
+        worker = cls(shoal, hub)
         if isinstance(way, Tunnels):
             worker._leave = way.register(settings.name, shoal.server.app.handle)
-        else:
-            loops.append(serve_tunnel(way, shoal.server.app.handle, clock, settings.name))
-        worker._tasks = [asyncio.create_task(loop.run(), name=loop.name) for loop in loops]
+
+        def loops() -> list[Runnable]:
+            found: list[Runnable] = [*worker_loops(hub, shoal.client("shoal-worker"), clock, settings)]
+            if not isinstance(way, Tunnels):
+                found.append(serve_tunnel(way, shoal.server.app.handle, clock, settings.name))
+            return found
+
+        worker._tasks = [asyncio.create_task(run_all(loops, clock), name=f"worker {settings.name}")]
         return worker
 
     @property
@@ -71,6 +76,7 @@ class Worker:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._hub.close()
         await self.shoal.stop()
 
 

@@ -24,18 +24,6 @@ Index = Callable[[Object], Iterable[Hashable]]
 REMEMBERED_GONE = 10_000
 
 
-class _Listing(Reflector):
-    """A reflector that says when it has listed."""
-
-    def __init__(self, *args: Any, **more: Any) -> None:
-        super().__init__(*args, **more)
-        self.listed = asyncio.Event()
-
-    async def _list(self) -> None:
-        await super()._list()
-        self.listed.set()
-
-
 class View:
     """`client` is the place looked at; writes to a wildcard view go to the object's own logical cluster."""
 
@@ -57,13 +45,16 @@ class View:
         self._listeners: list[Told] = []
         self._gone: deque[str] = deque(maxlen=REMEMBERED_GONE)
         self._gone_uids: set[str] = set()
-        self._reflector = _Listing(client, kind, clock, self._changed, labels=labels, fields=fields)
+        self._listed = asyncio.Event()
+        self._reflector = Reflector(
+            client, kind, clock, self._changed, labels=labels, fields=fields, listed=self._listed.set
+        )
 
     async def run(self) -> None:
         await self._reflector.run()
 
     async def listed(self) -> None:
-        await self._reflector.listed.wait()
+        await self._listed.wait()
 
     def listen(self, told: Told) -> None:
         self._listeners.append(told)

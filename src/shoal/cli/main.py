@@ -14,6 +14,7 @@ COMMANDS = {
     "up": "hub, workers and every loop in one process",
     "hub": "the API server and its loops",
     "worker": "joins a hub, hosts control planes",
+    "nodes": "simulated nodes at any API server",
     "crds": "prints Shoal's CustomResourceDefinitions",
     "kubeconfig": "prints the admin's kubeconfig, or a managed cluster's",
     "status": "the fleet on one page",

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import click
 
 from shoal.assemble.datadir import default_data_dir
-from shoal.assemble.up import AuditSettings, Shoal, StoreSettings, UpSettings, WorkersInside, run
+from shoal.assemble.up import IDLE_SECONDS, AuditSettings, Shoal, StoreSettings, UpSettings, WorkersInside, run
 
 _STORE_OPTIONS = (
     click.option(
@@ -32,7 +32,20 @@ _OPTIONS = (
     click.option(
         "--listen", default="127.0.0.1:6443", show_default=True, help="Address and port; port 0 picks one and keeps it."
     ),
+    click.option(
+        "--advertise-address",
+        default="",
+        metavar="HOST",
+        help="What kubeconfigs name, where it is not the listened one.",
+    ),
     *_STORE_OPTIONS,
+    click.option(
+        "--idle-seconds",
+        type=click.FloatRange(min=1),
+        default=IDLE_SECONDS,
+        show_default=True,
+        help="After which a logical cluster that is asked nothing sleeps.",
+    ),
     click.option("--audit-log-path", default="", metavar="FILE", help="Records every request; - is standard output."),
     click.option(
         "--audit-log-maxsize", default=100, show_default=True, help="Megabytes after which the file is rotated."
@@ -57,10 +70,12 @@ def serving_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def serve(
     data_dir: Path | None,
     listen: str,
+    advertise_address: str,
     audit_log_path: str,
     audit_log_maxsize: int,
     audit_log_maxbackup: int,
     audit_policy_file: Path | None,
+    idle_seconds: float = IDLE_SECONDS,
     root_profile: str = "",
     workers: WorkersInside | None = None,
     **store: Any,
@@ -73,7 +88,10 @@ def serve(
         raise click.UsageError("--audit-log-maxsize is at least 1, --audit-log-maxbackup at least 0")
     audit = AuditSettings(audit_log_path, audit_log_maxsize, audit_log_maxbackup, audit_policy_file)
     directory = data_dir or default_data_dir(os.environ)
-    run(UpSettings(directory, host, port, audit, root_profile, stored), announce, workers)
+    settings = UpSettings(
+        directory, host, port, audit, root_profile, stored, advertise_address, idle_seconds=idle_seconds
+    )
+    run(settings, announce, workers)
 
 
 def store_settings(

@@ -1,11 +1,14 @@
 """A local copy of a kind, kept true by list and watch, whatever breaks in between.
 
 Cuts, timeouts and 410s lead to a resumed watch or a fresh list; what vanished meanwhile is told as a deletion
-only after a complete list said so.
+only after a complete list said so. A copy may be shared by several reflectors: then it is listed, watched and held
+in memory once, its objects are nobody's to change, and they have no `managedFields` (an update that brings none keeps
+those there are).
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -33,6 +36,8 @@ def key_of(obj: Object) -> Key:
 
 
 class Reflector:
+    """What one loop sees of a kind, and where it is told of changes."""
+
     def __init__(
         self,
         client: Client,
@@ -44,37 +49,84 @@ class Reflector:
         fields: str = "",
         unserved: float | None = None,
         listed: Callable[[], None] | None = None,
+        shared: bool = False,
     ) -> None:
         """`listed` is told after each complete list. `unserved`: seconds between looks, without a word, at a kind
-        the server may come to serve later."""
-        self._client, self._kind, self._clock, self._changed = client, kind, clock, changed
-        self._labels, self._fields, self._unserved, self._listed = labels, fields, unserved, listed
-        self.objects: dict[Key, Object] = {}
+        the server may come to serve later. `shared`: with all others who ask for the same through this client, if
+        the client keeps copies; for loops that never change an object they are told of."""
+        self.changed, self.listed = changed, listed
         self.synced = False
-        """A complete list has been seen."""
-        self._revision = ""
+        """It has been told of a complete list."""
+        self._copy = _Copy(client, kind, clock, labels, fields, unserved)
+        if shared and client.copies is not None:
+            made = _SharedCopy(client, kind, clock, labels, fields, unserved)
+            self._copy = client.copies.setdefault((client.path(kind), labels, fields, unserved), made)
+
+    @property
+    def objects(self) -> dict[Key, Object]:
+        return self._copy.objects
 
     @property
     def revision(self) -> int:
         """Everything written up to here has been seen; 0 while nothing is certain."""
-        return int(self._revision or 0)
+        return int(self._copy.revision or 0) if self.synced else 0
 
     async def run(self) -> None:
+        await self._copy.follow(self)
+
+
+class _Copy:
+    def __init__(
+        self, client: Client, kind: Kind, clock: Clock, labels: str, fields: str, unserved: float | None
+    ) -> None:
+        self._client, self._kind, self._clock = client, kind, clock
+        self._labels, self._fields, self._unserved = labels, fields, unserved
+        self._followers: list[Reflector] = []
+        self._turn = asyncio.Lock()
+        self._listed = False
+        self.objects: dict[Key, Object] = {}
+        self.revision = ""
+
+    async def follow(self, reflector: Reflector) -> None:
+        """The first who comes does the work for all; when it leaves, the next goes on where it stopped."""
+        self._followers.append(reflector)
+        try:
+            if self._listed and not reflector.synced:
+                self._tell_all(reflector, ())
+            async with self._turn:
+                await self._run()
+        finally:
+            self._followers.remove(reflector)
+
+    def _tell_all(self, reflector: Reflector, gone: tuple[Key, ...]) -> None:
+        reflector.synced = True
+        for key, obj in self.objects.items():
+            reflector.changed(key, obj)
+        for key in gone:
+            reflector.changed(key, None)
+        if reflector.listed is not None:
+            reflector.listed()
+
+    def _tell(self, key: Key, obj: Object | None) -> None:
+        for reflector in self._followers:
+            reflector.changed(key, obj)
+
+    async def _run(self) -> None:
         pause = FIRST_PAUSE
         while True:
             try:
-                if not self._revision:
+                if not self.revision:
                     await self._list()
                 if await self._watch():
                     pause = FIRST_PAUSE
                     continue
                 log.info("watch of %s ended without an event; again in %.1f s", self._kind.plural, pause)
             except Expired:
-                self._revision = ""
+                self.revision = ""
                 continue
             except (StatusError, Unreachable) as error:
                 if self._unserved is not None and isinstance(error, NotFound):
-                    self._revision = ""
+                    self.revision = ""
                     await self._clock.sleep(self._unserved)
                     continue
                 log.info("watch of %s: %s; again in %.1f s", self._kind.plural, error, pause)
@@ -83,33 +135,38 @@ class Reflector:
 
     async def _list(self) -> None:
         found, revision = await self._client.list_all(self._kind, labels=self._labels, fields=self._fields)
-        fresh = {key_of(obj): obj for obj in found}
-        gone = [key for key in self.objects if key not in fresh]
+        fresh = {key_of(obj): self._kept(obj) for obj in found}
+        gone = tuple(key for key in self.objects if key not in fresh)
         self.objects = fresh
-        self.synced = True
-        self._revision = revision
-        for key, obj in fresh.items():
-            self._changed(key, obj)
-        for key in gone:
-            self._changed(key, None)
-        if self._listed is not None:
-            self._listed()
+        self._listed = True
+        self.revision = revision
+        for reflector in self._followers:
+            self._tell_all(reflector, gone)
 
     async def _watch(self) -> bool:
         """Until the watch ends; tells whether it brought anything, so that a server that ends it at once is spared."""
         told = False
-        query = {"resourceVersion": self._revision, "allowWatchBookmarks": "true"}
+        query = {"resourceVersion": self.revision, "allowWatchBookmarks": "true"}
         query |= {"labelSelector": self._labels, "fieldSelector": self._fields}
         async for event in self._client.watch(self._kind, query=query):
             told, obj = True, event["object"]
-            self._revision = obj["metadata"]["resourceVersion"]
+            self.revision = obj["metadata"]["resourceVersion"]
             if event["type"] == "BOOKMARK":
                 continue
             key = key_of(obj)
             if event["type"] == "DELETED":
                 self.objects.pop(key, None)
-                self._changed(key, None)
+                self._tell(key, None)
             else:
-                self.objects[key] = obj
-                self._changed(key, obj)
+                obj = self.objects[key] = self._kept(obj)
+                self._tell(key, obj)
         return told
+
+    def _kept(self, obj: Object) -> Object:
+        return obj
+
+
+class _SharedCopy(_Copy):
+    def _kept(self, obj: Object) -> Object:
+        obj["metadata"].pop("managedFields", None)
+        return obj

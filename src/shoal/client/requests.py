@@ -37,6 +37,9 @@ class Client:
     def __init__(self, transport: Transport, token: str = "", agent: str = "shoal", cluster: str = "") -> None:
         self._transport = transport
         self._cluster = cluster
+        self.copies: dict[tuple[object, ...], Any] | None = None
+        """Of kinds, kept once for all who look through this client and those made from it by `at`; None: each keeps
+        its own."""
         self._headers = {"user-agent": agent, "accept": "application/json"}
         if token:
             self._headers["authorization"] = f"Bearer {token}"
@@ -44,7 +47,7 @@ class Client:
     def at(self, cluster: str) -> Client:
         """The same identity at another logical cluster (`*`: all of them)."""
         other = Client(self._transport, cluster=cluster)
-        other._headers = self._headers
+        other._headers, other.copies = self._headers, self.copies
         return other
 
     async def close(self) -> None:
@@ -92,7 +95,8 @@ class Client:
         return await self.call("DELETE", self.path(kind, name, namespace), body=body)
 
     async def delete_all(self, kind: Kind, namespace: str = "") -> None:
-        await self.call("DELETE", self.path(kind, "", namespace))
+        """With what they own."""
+        await self.call("DELETE", self.path(kind, "", namespace), body={"propagationPolicy": "Background"})
 
     def watch(self, kind: Kind, namespace: str = "", query: Mapping[str, str] | None = None) -> AsyncIterator[Object]:
         """Events as they come; ends when the server ends the watch. An ERROR event is raised."""

@@ -20,7 +20,7 @@ class HostedClusters:
     """One view for all loops that act on workloads; it has to run like them."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
-        self._reflector = Reflector(client.at("root"), CLUSTERS, clock, self._changed)
+        self._reflector = Reflector(client.at("root"), CLUSTERS, clock, self._changed, shared=True)
         self._waiting: dict[str, set[tuple[Callable[[Any], None], Any]]] = {}
 
     async def run(self) -> None:

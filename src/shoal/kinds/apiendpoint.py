@@ -65,7 +65,7 @@ def service_network() -> Object:
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "ServiceCIDR",
-        "metadata": {"name": NAME},
+        "metadata": {"name": NAME, "finalizers": ["networking.k8s.io/service-cidr-finalizer"]},
         "spec": {"cidrs": [NETWORK]},
         "status": {"conditions": [ready]},
     }

@@ -75,6 +75,10 @@ def template_hash(template: Object, collisions: int | None) -> str:
     """The same for equal templates, in letters and digits fit for names and labels."""
     text = json.dumps([bare_template(template), collisions], sort_keys=True, separators=(",", ":"))
     number = int.from_bytes(hashlib.blake2s(text.encode(), digest_size=4).digest(), "big")
+    return safe_encoded(number)
+
+
+def safe_encoded(number: int) -> str:
     return "".join(_SAFE[ord(digit) % len(_SAFE)] for digit in str(number))
 
 

@@ -7,6 +7,9 @@ from shoal.objects.errors import Cause, duplicate, invalid_value, required, too_
 from shoal.objects.names import is_dns1123_label, is_dns1123_subdomain, is_qualified_name, is_valid_label_value
 
 MOST_ENDPOINTS, MOST_ADDRESSES, MOST_PORTS, MOST_HINTS = 1000, 100, 20000, 8
+SERVICE_NAME = "kubernetes.io/service-name"
+MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
+SKIP_MIRROR = "endpointslice.kubernetes.io/skip-mirror"
 
 
 def default_endpoint_slice(obj: Object) -> None:

@@ -9,6 +9,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from shoal.kinds.versions import KUBERNETES
+
 Object = dict[str, Any]
 
 GROUP = "infrastructure.cluster.x-k8s.io"
@@ -31,7 +33,7 @@ ADMIN = "shoal-admin"
 ADMIN_TOKEN = "shoal-admin-token"
 
 ZONE, REGION = "embedded-a", "embedded"
-KUBELET_VERSION = "v1.36.4"
+KUBELET_VERSION = KUBERNETES
 """Of a machine nobody gave one: the version this server speaks."""
 _DEFAULT_CAPACITY = {"cpu": "4", "memory": "16Gi", "pods": "110", "ephemeral-storage": "100Gi"}
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")

@@ -13,6 +13,12 @@ from shoal.objects.names import is_dns1123_label, is_dns1123_subdomain
 
 Object = dict[str, Any]
 
+MANAGED_BY = "endpoints.kubernetes.io/managed-by"
+OVER_CAPACITY = "endpoints.kubernetes.io/over-capacity"
+LAST_CHANGE = "endpoints.kubernetes.io/last-change-trigger-time"
+LEADER = "control-plane.alpha.kubernetes.io/leader"
+"""Annotation of Endpoints that programs once elected their leader by; they are no endpoints of anything."""
+
 
 def default_endpoints(obj: Object) -> None:
     for subset in obj.get("subsets") or ():

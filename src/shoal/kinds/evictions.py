@@ -20,6 +20,11 @@ def needs_no_budget(pod: Object) -> bool:
     return going or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed", "Pending")
 
 
+def may_become_ready(pod: Object) -> bool:
+    """It has not begun: by the time it is deleted it may have, and be one that a budget guards."""
+    return "deletionTimestamp" not in pod["metadata"] and (pod.get("status") or {}).get("phase") == "Pending"
+
+
 def costs_nothing(pod: Object, budget: Object) -> bool:
     """An unready pod is no part of what the budget guards, as long as the rest is healthy enough."""
     if condition_is(pod, "Ready"):
@@ -35,8 +40,7 @@ def spend(budget: Object, pod_name: str, now: str) -> Object:
     """The budget with one disruption less; TooManyRequests when it has none left."""
     metadata, status = budget["metadata"], budget.get("status") or {}
     if (status.get("observedGeneration") or 0) < (metadata.get("generation") or 0):
-        said = f"The disruption budget {metadata['name']} is still being processed by the server."
-        raise TooManyRequests(VIOLATED, retry_after=10, causes=[Cause("DisruptionBudget", said)])
+        raise in_process(metadata["name"])
     allowed, disrupted = status.get("disruptionsAllowed") or 0, status.get("disruptedPods") or {}
     if allowed < 0:
         raise _refused(metadata["name"], "pdb disruptions allowed is negative")
@@ -53,6 +57,11 @@ def spend(budget: Object, pod_name: str, now: str) -> Object:
     return set_condition(
         new, "DisruptionAllowed", "False", reason="InsufficientPods", observed_generation=seen, now=now
     )
+
+
+def in_process(name: str) -> TooManyRequests:
+    said = f"The disruption budget {name} is still being processed by the server."
+    return TooManyRequests(VIOLATED, retry_after=10, causes=[Cause("DisruptionBudget", said)])
 
 
 def _why(budget: Object) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from shoal.kinds.checks import said, section
 from shoal.kinds.pod_containers import trimmed_images
+from shoal.kinds.pod_label_keys import merge_label_keys
 from shoal.kinds.pod_spec import (
     default_pod_only,
     default_pod_spec,
@@ -40,6 +41,7 @@ def default_pod(obj: Object) -> None:
 
 def create_pod(obj: Object) -> None:
     tolerate_lost_node(obj["spec"])
+    merge_label_keys(obj)
     obj["status"] = status = {"phase": "Pending", "qosClass": qos_class(obj["spec"])}
     if obj["spec"].get("schedulingGates"):
         gated = "Scheduling is blocked due to non-empty scheduling gates"

@@ -16,10 +16,16 @@ API_ADDRESS = "10.0.0.1"
 """The first address of the service network, as upstream takes it for `default/kubernetes`."""
 WITH_NODE_PORTS = ("NodePort", "LoadBalancer")
 AFFINITY_SECONDS = 10800
+HEADLESS = "service.kubernetes.io/headless"
+"""Label of the Endpoints and EndpointSlices of a Service without an address."""
 
 
 def is_headless(spec: Object) -> bool:
     return spec.get("clusterIPs") == ["None"]
+
+
+def has_address(spec: Object) -> bool:
+    return spec.get("clusterIP") not in (None, "", "None")
 
 
 def default_service(obj: Object) -> None:

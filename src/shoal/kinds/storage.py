@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from shoal.kinds.checks import Object, fill, immutable, label_selector, not_negative, one_of, said, section
@@ -12,11 +13,38 @@ from shoal.objects.quantity import Quantity
 MOST_PARAMETERS, PARAMETERS_BYTES = 512, 256 * 1024
 METADATA_BYTES, MESSAGE_BYTES = 256 * 1024, 1024
 DRIVER_NAME_LENGTH, NODE_ID_LENGTH = 63, 192
+IS_DEFAULT = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
+SIMULATED_CLASS, SIMULATED_PROVISIONER = "simulated", "shoal.dev/simulated"
+SIMULATED_DRIVER = "simulated.shoal.dev"
 _ONE_SOURCE = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
 
 
 def default_storage_class(obj: Object) -> None:
     fill(obj, reclaimPolicy="Delete", volumeBindingMode="Immediate")
+
+
+def simulated_class() -> Object:
+    """The class every cluster starts with: its volumes exist as objects only."""
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": SIMULATED_CLASS, "annotations": {IS_DEFAULT[0]: "true"}},
+        "provisioner": SIMULATED_PROVISIONER,
+        "reclaimPolicy": "Delete",
+        "volumeBindingMode": "Immediate",
+    }
+
+
+def default_class(classes: Iterable[Object]) -> str:
+    """The name of the one that claims get which name none: the newest of those marked, by name among equals."""
+    marked = [one["metadata"] for one in classes if _is_default(one["metadata"].get("annotations") or {})]
+    marked.sort(key=lambda metadata: metadata["name"])
+    newest = max((metadata.get("creationTimestamp") or "" for metadata in marked), default="")
+    return next((str(one["name"]) for one in marked if (one.get("creationTimestamp") or "") == newest), "")
+
+
+def _is_default(annotations: dict[str, str]) -> bool:
+    return any(annotations.get(key) == "true" for key in IS_DEFAULT)
 
 
 def validate_storage_class(obj: Object, old: Object | None) -> list[Cause]:

@@ -18,6 +18,12 @@ Object = dict[str, Any]
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 RECLAIM_POLICIES = ("Delete", "Recycle", "Retain")
 CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
+CLAIM_PROTECTION, VOLUME_PROTECTION = "kubernetes.io/pvc-protection", "kubernetes.io/pv-protection"
+BIND_COMPLETED, BOUND_BY_CONTROLLER = "pv.kubernetes.io/bind-completed", "pv.kubernetes.io/bound-by-controller"
+PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+PROVISIONERS = ("volume.beta.kubernetes.io/storage-provisioner", "volume.kubernetes.io/storage-provisioner")
+"""Annotations of a claim: who is to make its volume."""
 _NOT_SOURCES = frozenset({
     "accessModes", "capacity", "claimRef", "mountOptions", "nodeAffinity", "persistentVolumeReclaimPolicy",
     "storageClassName", "volumeMode", "volumeAttributesClassName",
@@ -41,6 +47,19 @@ def _same_source(spec: Object) -> None:
         spec["dataSourceRef"] = dict(source)
     elif reference and not source and not reference.get("namespace"):
         spec["dataSource"] = dict(reference)
+
+
+def class_of(obj: Object) -> str | None:
+    """The storage class of a claim or a volume; None: nobody said anything about it."""
+    annotations = obj["metadata"].get("annotations") or {}
+    if CLASS_ANNOTATION in annotations:
+        return str(annotations[CLASS_ANNOTATION])
+    name = (obj.get("spec") or {}).get("storageClassName")
+    return None if name is None else str(name)
+
+
+def requested_storage(claim: Object) -> object:
+    return _storage(claim.get("spec") or {})
 
 
 def create_claim(obj: Object) -> None:

@@ -63,9 +63,13 @@ class Claims:
     """Its own, which it selects no more."""
 
 
-def claim(owner: Object, owned: Iterable[Object], orphans: Iterable[Object]) -> Claims:
-    """An owner that is being deleted adopts and releases nothing; what is being deleted is not adopted."""
-    selector, alive = selector_of(owner), "deletionTimestamp" not in owner["metadata"]
+def claim(
+    owner: Object, owned: Iterable[Object], orphans: Iterable[Object], selector: LabelSelector | None = None
+) -> Claims:
+    """An owner that is being deleted adopts and releases nothing; what is being deleted is not adopted. `selector`
+    is for owners whose own is not a LabelSelector."""
+    selector = selector_of(owner) if selector is None else selector
+    alive = "deletionTimestamp" not in owner["metadata"]
     claims = Claims([], [], [])
     for obj in owned:
         if selector.matches(obj["metadata"].get("labels")):

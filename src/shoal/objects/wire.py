@@ -13,7 +13,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class ClientCertificate:
-    """What a verified client certificate says: CN, O… and the URI SANs (`shoal://<cluster>`)."""
+    """What a verified client certificate says: CN, O… and the URI SANs (`shoal://<cluster>#<uid>`)."""
 
     common_name: str
     organizations: tuple[str, ...]

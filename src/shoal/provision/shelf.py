@@ -22,11 +22,18 @@ REMEMBERED = 4096
 
 class Shelf:
     def __init__(
-        self, client: Client, kind: Kind, clock: Clock, trim: Callable[[Object], None] | None = None, labels: str = ""
+        self,
+        client: Client,
+        kind: Kind,
+        clock: Clock,
+        *,
+        trim: Callable[[Object], None] | None = None,
+        admits: Callable[[str], bool] | None = None,
+        labels: str = "",
     ) -> None:
-        """`trim` takes away, in place, what nobody here asks for."""
-        self.kind = kind
-        self._reflector = Reflector(client, kind, clock, self._changed, labels=labels)
+        """`trim` takes away, in place, what nobody here asks for; `admits` says which clusters are looked at."""
+        self.kind, self._admits = kind, admits
+        self._reflector = Reflector(client, kind, clock, self._changed, labels=labels, shared=trim is None)
         self._trim = trim
         self._by_cluster: dict[str, dict[Key, Object]] = {}
         self._told: list[Told] = []
@@ -61,6 +68,8 @@ class Shelf:
         return obj
 
     def _changed(self, key: Key, obj: Object | None) -> None:
+        if self._admits is not None and not self._admits(key[0]):
+            return
         old = self.get(key[0], key[2], key[1])
         if obj is None:
             if old is not None:

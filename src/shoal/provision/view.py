@@ -1,9 +1,12 @@
-"""What the loops of this feature see of the clusters they serve: one copy of each kind, and the ways into it."""
+"""What the loops of this feature see of the clusters they serve: one copy of each kind, and the ways into it.
+
+A cluster that no Cluster API Cluster stands behind is not theirs: somebody else may provision for it.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from shoal.client.reflector import Key
@@ -12,6 +15,7 @@ from shoal.clock import Clock
 from shoal.fit.resources import Resources, pod_requests
 from shoal.kinds.karpenter import CLASS_GROUP, CLASS_VERSION, GROUP, VERSION
 from shoal.provision.homes import Homes
+from shoal.provision.pods import is_provisionable
 from shoal.provision.shelf import Shelf
 
 Object = dict[str, Any]
@@ -31,14 +35,13 @@ class View:
     name = "provision-view"
 
     def __init__(self, homes: Homes, clock: Clock) -> None:
-        hosted = homes.hosted
-        self.pools = Shelf(hosted, POOLS, clock, _trim_metadata)
-        self.claims = Shelf(hosted, CLAIMS, clock, _trim_metadata)
-        self.classes = Shelf(hosted, CLASSES, clock, _trim_metadata)
-        self.nodes = Shelf(hosted, NODES, clock, _trim_metadata)
-        self.pods = Shelf(hosted, PODS, clock, _trim_pod)
-        self.daemon_sets = Shelf(hosted, DAEMON_SETS, clock, _trim_metadata)
+        def shelf(kind: Kind, trim: Callable[[Object], None] = _trim_metadata) -> Shelf:
+            return Shelf(homes.hosted, kind, clock, trim=trim, admits=lambda cluster: homes.of(cluster) is not None)
+
+        self.pools, self.claims, self.classes = shelf(POOLS), shelf(CLAIMS), shelf(CLASSES)
+        self.nodes, self.pods, self.daemon_sets = shelf(NODES), shelf(PODS, _trim_pod), shelf(DAEMON_SETS)
         self._on_node: dict[tuple[str, str], dict[Key, Object]] = {}
+        self._waiting: dict[str, dict[Key, Object]] = {}
         self._requests: dict[str, tuple[Object, Resources]] = {}
         self._by_provider_id: dict[tuple[str, str], str] = {}
         self.pods.listen(self._pod)
@@ -60,6 +63,10 @@ class View:
     def pods_on(self, cluster: str, node: str) -> list[Object]:
         return list(self._on_node.get((cluster, node), {}).values())
 
+    def waiting(self, cluster: str) -> list[Object]:
+        """The pods for which the scheduler found no node."""
+        return list(self._waiting.get(cluster, {}).values())
+
     def node_of(self, cluster: str, provider_id: str) -> Object | None:
         name = self._by_provider_id.get((cluster, provider_id)) if provider_id else None
         return self.nodes.get(cluster, name) if name is not None else None
@@ -73,6 +80,12 @@ class View:
         return known[1]
 
     def _pod(self, key: Key, old: Object | None, new: Object | None) -> None:
+        if new is not None and is_provisionable(new):
+            self._waiting.setdefault(key[0], {})[key] = new
+        elif key in self._waiting.get(key[0], {}):
+            del self._waiting[key[0]][key]
+            if not self._waiting[key[0]]:
+                del self._waiting[key[0]]
         before, after = _node_name(old), _node_name(new)
         if new is None and old is not None:
             self._requests.pop(old["metadata"]["uid"], None)

@@ -26,12 +26,20 @@ WORKERS = 4
 
 class Controller:
     def __init__(
-        self, name: str, client: Client, kind: Kind, clock: Clock, wanted: Wanted, reconcile: Reconcile
+        self,
+        name: str,
+        client: Client,
+        kind: Kind,
+        clock: Clock,
+        wanted: Wanted,
+        reconcile: Reconcile,
+        workers: int = WORKERS,
     ) -> None:
         self.name = name
+        self._workers = workers
         self._queue: WorkQueue[Key] = WorkQueue(clock)
         self._wanted, self._reconcile = wanted, reconcile
-        self.reflector = Reflector(client, kind, clock, self._changed)
+        self.reflector = Reflector(client, kind, clock, self._changed, shared=True)
 
     def _changed(self, key: Key, obj: Object | None) -> None:
         if obj is not None and self._wanted(obj):
@@ -41,7 +49,7 @@ class Controller:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.reflector.run())
-                for _ in range(WORKERS):
+                for _ in range(self._workers):
                     group.create_task(self._work())
         finally:
             self._queue.close()

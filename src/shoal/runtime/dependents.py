@@ -25,7 +25,11 @@ _Index = dict[tuple[str, str, str], dict[Key, Object]]
 class Dependents:
     def __init__(self, client: Client, kind: Kind, clock: Clock, *, unserved: float | None = None) -> None:
         self.listeners: list[Listener] = []
-        self._reflector = Reflector(client, kind, clock, self._changed, unserved=unserved)
+        self.on_listed: list[Callable[[], None]] = []
+        """Told after each complete list."""
+        self._reflector = Reflector(
+            client, kind, clock, self._changed, unserved=unserved, listed=self._listed, shared=True
+        )
         self._objects: dict[Key, Object] = {}
         self._owned: _Index = {}
         """By cluster, namespace and the controller's uid; those without one under an empty uid."""
@@ -55,6 +59,10 @@ class Dependents:
     def beside(self, key: Key) -> ItemsView[Key, Object]:
         """Everything in the namespace of the key."""
         return self._places.get((key[0], key[1]), {}).items()
+
+    def _listed(self) -> None:
+        for listener in self.on_listed:
+            listener()
 
     def _changed(self, key: Key, obj: Object | None) -> None:
         before = self._objects.pop(key, None)

@@ -21,7 +21,8 @@ class WorkQueue(Generic[K]):
         self._known: set[K] = set()
         self._working: set[K] = set()
         self._again: set[K] = set()
-        self._failures: dict[K, int] = {}
+        self._failures: dict[K, tuple[int, float]] = {}
+        """How often, and until when the key rests because of it."""
         self._ready = asyncio.Event()
         self._later: dict[K, tuple[float, asyncio.Task[None]]] = {}
         """When a key comes back by itself: the earliest time asked for counts."""
@@ -63,10 +64,14 @@ class WorkQueue(Generic[K]):
         self._return(key)
 
     def failed(self, key: K) -> float:
-        """Takes the key back; answers how long it rests."""
-        count = self._failures[key] = self._failures.get(key, 0) + 1
+        """Takes the key back; answers how long it rests. News in the midst of a rest that fail do not lengthen it."""
         self._working.discard(key)
-        pause = min(FIRST_PAUSE * float(2 ** min(count - 1, 20)), LONGEST_PAUSE)
+        now = self._clock.monotonic()
+        count, until = self._failures.get(key, (0, now))
+        pause = until - now
+        if pause <= 0:
+            pause = min(FIRST_PAUSE * float(2 ** min(count, 20)), LONGEST_PAUSE)
+            self._failures[key] = count + 1, now + pause
         if key in self._again:
             self._return(key)
         else:

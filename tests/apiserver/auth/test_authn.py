@@ -12,6 +12,8 @@ from tests.apiserver.auth.accounts import Accounts
 
 AUTHENTICATED = "system:authenticated"
 ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
+UIDS = {"root": "r-1", "blue": "b-2", "green": "g-1"}
+"""Of the logical clusters there are; an earlier blue was b-1."""
 
 
 def request(authorization: str | None = None, certificate: ClientCertificate | None = None) -> Request:
@@ -35,7 +37,7 @@ def authenticator(accounts: Accounts) -> Authenticator:
         "alice-token": User("alice", ("devs",)),
         "blue-token": User("admin", ("system:masters",), cluster="blue"),
     }
-    return Authenticator(tokens=tokens, service_accounts=accounts.tokens)
+    return Authenticator(tokens=tokens, service_accounts=accounts.tokens, uid_of=UIDS.get)
 
 
 def refused(authenticator: Authenticator, asked: Request, cluster: str = "root") -> None:
@@ -122,7 +124,7 @@ def test_nobody_belongs_to_all_clusters() -> None:
 
 
 def test_certificates(authenticator: Authenticator) -> None:
-    asked = request(certificate=certificate("alice", "devs", "ops", uris=("https://x", "shoal://blue")))
+    asked = request(certificate=certificate("alice", "devs", "ops", uris=("https://x", "shoal://blue#b-2")))
     user = authenticator.authenticate(asked, "blue")
     assert user == User("alice", ("devs", "ops", AUTHENTICATED), cluster="blue")
     assert authenticator.authenticate(asked, "blue") is user
@@ -131,12 +133,22 @@ def test_certificates(authenticator: Authenticator) -> None:
 @pytest.mark.parametrize(
     ("organization", "uris", "cluster"),
     [
-        ("devs", ("shoal://blue",), "root"),
-        ("devs", ("shoal://blue",), "green"),
+        ("devs", ("shoal://blue#b-2",), "root"),
+        ("devs", ("shoal://blue#b-2",), "green"),
+        ("devs", ("shoal://blue",), "blue"),
+        ("devs", ("shoal://blue#",), "blue"),
+        ("devs", ("shoal://blue#b-1",), "blue"),
+        ("devs", ("shoal://blue#g-1",), "blue"),
+        ("devs", ("shoal://gone#x",), "gone"),
+        ("devs", ("shoal://gone",), "gone"),
+        ("devs", ("shoal://root#r-0",), "root"),
+        ("devs", ("shoal://#r-1",), "root"),
+        ("system:masters", ("shoal://root#r-0",), "blue"),
+        ("system:masters", ("shoal://*#r-1",), "*"),
         ("devs", ("shoal://root",), "blue"),
-        ("system:masters", ("shoal://blue",), "root"),
-        ("system:masters", ("shoal://blue",), "green"),
-        ("system:masters", ("shoal://blue",), "*"),
+        ("system:masters", ("shoal://blue#b-2",), "root"),
+        ("system:masters", ("shoal://blue#b-2",), "green"),
+        ("system:masters", ("shoal://blue#b-2",), "*"),
         ("system:masters", ("shoal://*",), "*"),
         ("system:masters", ("shoal://*",), "root"),
         ("system:masters", ("shoal://",), ""),
@@ -155,9 +167,21 @@ def test_certificates_of_elsewhere_are_refused(
 
 
 def test_a_master_certificate_of_root_enters_every_cluster(authenticator: Authenticator) -> None:
-    asked = request(certificate=certificate("admin", "system:masters", uris=("shoal://root",)))
-    for cluster in ("root", "blue", "*"):
-        assert authenticator.authenticate(asked, cluster).crosses_clusters
+    for uri in ("shoal://root", "shoal://root#r-1"):
+        asked = request(certificate=certificate("admin", "system:masters", uris=(uri,)))
+        for cluster in ("root", "blue", "*"):
+            assert authenticator.authenticate(asked, cluster).crosses_clusters
+
+
+def test_a_certificate_ends_with_its_cluster() -> None:
+    uids: dict[str, str] = {"blue": "b-1"}
+    authenticator = Authenticator(uid_of=uids.get)
+    asked = request(certificate=certificate("ann", uris=("shoal://blue#b-1",)))
+    assert authenticator.authenticate(asked, "blue").name == "ann"
+    del uids["blue"]
+    refused(authenticator, asked, "blue")
+    uids["blue"] = "b-2"
+    refused(authenticator, asked, "blue")
 
 
 def test_a_certificate_needs_a_name(authenticator: Authenticator) -> None:
@@ -165,7 +189,7 @@ def test_a_certificate_needs_a_name(authenticator: Authenticator) -> None:
 
 
 def test_certificate_and_token(authenticator: Authenticator) -> None:
-    good, bad = (certificate("cert", uris=(uri,)) for uri in ("shoal://root", "shoal://blue"))
+    good, bad = (certificate("cert", uris=(uri,)) for uri in ("shoal://root", "shoal://blue#b-2"))
     assert authenticator.authenticate(request("Bearer alice-token", good), "root").name == "cert"
     assert authenticator.authenticate(request("Bearer alice-token", bad), "root").name == "alice"
     refused(authenticator, request("Bearer wrong", bad))

@@ -99,7 +99,9 @@ async def test_a_pod_that_was_there_before_its_node(tmp_path: Path) -> None:
 @pytest.mark.anyio
 async def test_a_kubelet_has_the_version_of_its_cluster(tmp_path: Path) -> None:
     async with world(tmp_path) as given:
-        client = await given.cluster("a")
+        client = given.client.at("a")
+        body = {"metadata": {"name": "a"}, "spec": {"profile": "cluster", "version": "v1.35.1"}}
+        await given.client.create(CLUSTERS, body)
         await create(client, node())
         await given.eventually(node_is(client))
 
@@ -109,23 +111,18 @@ async def test_a_kubelet_has_the_version_of_its_cluster(tmp_path: Path) -> None:
 
             return look
 
-        assert await has("v1.36.4")()
-        await given.client.merge(CLUSTERS, "a", {"spec": {"version": "v1.35.1"}})
-        await given.eventually(has("v1.35.1"))
+        assert await has("v1.35.1")()
+        await given.client.merge(CLUSTERS, "a", {"spec": {"version": "v1.36.4"}})
+        await given.eventually(has("v1.36.4"))
 
 
 @pytest.mark.anyio
 async def test_the_pod_of_a_job_completes(tmp_path: Path) -> None:
-    async with world(tmp_path) as given:
+    async with bare_server(tmp_path) as given, running(node_loops(given.client, given.clock)):
         client = await given.cluster("a")
         mine = pod(restartPolicy="Never", annotations={"shoal.dev/run-for": "20s"})
         owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "controller": True}
-        job = await client.create(
-            Kind("batch", "v1", "jobs"),
-            {"metadata": {"name": "j"}, "spec": {"suspend": True, "template": _template()}},
-            "default",
-        )
-        mine["metadata"]["ownerReferences"] = [{**owner, "uid": job["metadata"]["uid"]}]
+        mine["metadata"]["ownerReferences"] = [{**owner, "uid": "1"}]
         await create(client, node(), mine)
         await given.eventually(pod_is(client, "Running"))
         await stepped(given, 19)
@@ -133,10 +130,6 @@ async def test_the_pod_of_a_job_completes(tmp_path: Path) -> None:
         assert await pod_is(client, "Running")()
         given.clock.step(1)
         await given.eventually(pod_is(client, "Succeeded"))
-
-
-def _template() -> Object:
-    return {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "x"}]}}
 
 
 @pytest.mark.anyio

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from shoal.controlplane.scheduler.shape import Shapes
+from shoal.controlplane.scheduler.snapshot import Resident
+
 Object = dict[str, Any]
 
 
@@ -27,14 +30,20 @@ def node(
 
 
 def pod(
-    name: str, cpu: str = "500m", memory: str = "64Mi", *, ports: list[Object] | None = None, **spec: Any
+    name: str,
+    cpu: str = "500m",
+    memory: str = "64Mi",
+    *,
+    ports: list[Object] | None = None,
+    labels: dict[str, str] | None = None,
+    **spec: Any,
 ) -> Object:
     requests = {key: value for key, value in (("cpu", cpu), ("memory", memory)) if value}
     container = {"name": "main", "image": "example.com/app:1", "resources": {"requests": requests}}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default"},
+        "metadata": {"name": name, "namespace": "default", **({"labels": labels} if labels else {})},
         "spec": {"containers": [{**container, **({"ports": ports} if ports else {})}], **spec},
     }
 
@@ -56,3 +65,11 @@ def taint(key: str, effect: str = "NoSchedule", value: str = "") -> Object:
 def prefer(weight: int, key: str, *values: str) -> Object:
     term = {"weight": weight, "preference": {"matchExpressions": [{"key": key, "operator": "In", "values": [*values]}]}}
     return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def resident(shapes: Shapes, pod: Object, name: str = "", **more: Any) -> Resident:
+    """The pod as it is on a node."""
+    metadata = pod["metadata"]
+    key = (metadata.get("namespace", ""), name or metadata["name"])
+    priority = pod["spec"].get("priority") or 0
+    return Resident(key, f"uid-{key[1]}", shapes.of(pod), shapes.peer(pod), **{"priority": priority, **more})

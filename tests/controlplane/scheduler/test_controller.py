@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from shoal.client.requests import Client
 from shoal.client.transport import Unreachable
 from shoal.clock import FakeClock
 from shoal.controlplane.scheduler.controller import Scheduler
+from shoal.controlplane.scheduler.round import BATCH
 from shoal.objects.errors import Conflict
 from tests.controlplane.scheduler.objects import bound, node, pod, seen
 
@@ -53,19 +55,23 @@ class Wire:
 
 def scheduler(wire: Wire, profile: str = "cluster", *, informed: bool = True) -> Scheduler:
     made = Scheduler(Client(wire), FakeClock())
-    made._clusters.objects["", "", "east"] = {"metadata": {"name": "east"}, "spec": {"profile": profile}}
-    for reflector in (made._pods, made._nodes, made._clusters):
+    made.sources.clusters.objects["", "", "east"] = {"metadata": {"name": "east"}, "spec": {"profile": profile}}
+    for reflector in (made.sources.pods, made.sources.nodes, made.sources.clusters):
         reflector.synced = informed
     return made
 
 
-def see(made: Scheduler, *objects: Object) -> None:
+def see(made: Scheduler, *objects: Object | None, key: str = "") -> None:
+    """None: the pod of that name is gone."""
     for each in objects:
+        if each is None:
+            made.sources._pod(("east", "default", key), None)
+            continue
         name = each["metadata"]["name"]
         if each["kind"] == "Node":
-            made._node(("east", "", name), each)
+            made.sources._node(("east", "", name), each)
         else:
-            made._pod(("east", "default", name), each)
+            made.sources._pod(("east", "default", name), each)
 
 
 async def test_a_binding_names_the_pod_by_uid() -> None:
@@ -105,9 +111,9 @@ async def test_nothing_is_decided_before_everything_was_seen() -> None:
     await made.reconcile("east")
     assert wire.sent == []
     see(made, bound(pod("q"), "n"))
-    for reflector in (made._pods, made._nodes, made._clusters):
+    for reflector in (made.sources.pods, made.sources.nodes, made.sources.clusters):
         reflector.synced = True
-    made._listed()
+    made.informed()
     assert await made.loop.queue.take() == "east"
     await made.reconcile("east")
     assert wire.lines() == [STATUS.format("p")]
@@ -180,7 +186,101 @@ async def test_another_reason_is_told_after_a_pause() -> None:
 async def test_a_cluster_that_went_is_forgotten() -> None:
     made = scheduler(Wire())
     see(made, node("n"), seen(pod("p", nodeSelector={"a": "b"})))
-    made._cluster(("", "", "east"), None)
-    made._node(("east", "", "n"), None)
-    made._pod(("east", "default", "p"), None)
-    assert made._homes == {}
+    made.seen_cluster(("", "", "east"), None)
+    made.sources._node(("east", "", "n"), None)
+    made.sources._pod(("east", "default", "p"), None)
+    assert made.homes == {}
+
+
+async def test_others_are_told_to_go_and_the_pod_where_it_will_be() -> None:
+    wire = Wire()
+    made = scheduler(wire)
+    see(made, node("n", cpu="500m"), bound(pod("low"), "n"))
+    see(made, seen(pod("high", priority=10)))
+    made.sources._later["poddisruptionbudgets"].synced = True
+    await made.reconcile("east")
+    victim, gone, told = wire.sent
+    assert victim[0] == STATUS.format("low")
+    (condition,) = victim[1]["status"]["conditions"]
+    assert (condition["type"], condition["status"]) == ("DisruptionTarget", "True")
+    assert condition["reason"] == "PreemptionByScheduler"
+    assert condition["message"] == "default-scheduler: preempting to accommodate a higher priority pod"
+    assert gone == ("DELETE /clusters/east/api/v1/namespaces/default/pods/low", {"preconditions": {"uid": "uid-low"}})
+    assert told[0] == STATUS.format("high")
+    assert told[1]["status"]["nominatedNodeName"] == "n"
+    wire.sent.clear()
+    await made.reconcile("east")
+    assert wire.sent == []
+    see(made, None, key="low")
+    await made.reconcile("east")
+    assert wire.lines() == [BINDING.format("high")]
+
+
+async def test_an_eviction_that_fails_is_tried_again() -> None:
+    wire = Wire()
+    wire.answers[STATUS.format("low")] = [500, 200]
+    made = scheduler(wire)
+    see(made, node("n", cpu="500m"), bound(pod("low"), "n"), seen(pod("high", priority=10)))
+    made.sources._later["poddisruptionbudgets"].synced = True
+    with pytest.raises(Exception, match="so it is"):
+        await made.reconcile("east")
+    wire.sent.clear()
+    await made.reconcile("east")
+    assert wire.lines() == [STATUS.format("low"), "DELETE /clusters/east/api/v1/namespaces/default/pods/low"]
+
+
+async def test_a_claim_is_told_the_node_before_the_pod_is_bound() -> None:
+    wire = Wire()
+    made = scheduler(wire)
+    see(made, node("n"), seen(pod("p", volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}])))
+    assert await made.reconcile("east") is None
+    assert wire.sent == [], "nothing is known of claims yet"
+    for later in made.sources._later.values():
+        later.synced = True
+    late = {"metadata": {"name": "late"}, "provisioner": "x", "volumeBindingMode": "WaitForFirstConsumer"}
+    claim: Object = {"metadata": {"namespace": "default", "name": "data"}, "spec": {"storageClassName": "late"}}
+    made.sources._other("storageclasses", ("east", "", "late"), late)
+    made.sources._other("persistentvolumeclaims", ("east", "default", "data"), claim)
+    await made.reconcile("east")
+    ((line, body),) = wire.sent
+    assert line == "PATCH /clusters/east/api/v1/namespaces/default/persistentvolumeclaims/data"
+    assert body == {"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "n"}}}
+    wire.sent.clear()
+    annotations = {"pv.kubernetes.io/bind-completed": "yes"}
+    claim = {"metadata": {**claim["metadata"], "annotations": annotations}, "spec": {"volumeName": "v"}}
+    made.sources._other("persistentvolumeclaims", ("east", "default", "data"), claim)
+    await made.reconcile("east")
+    assert wire.lines() == [BINDING.format("p")]
+
+
+async def test_a_home_that_comes_back_is_shown_what_was_seen_before() -> None:
+    made = scheduler(Wire())
+    made.sources.need("namespaces")
+    made.sources._later["namespaces"].objects["east", "", "default"] = namespace = {
+        "metadata": {"name": "default", "labels": {"team": "red"}}
+    }
+    made.sources._other("namespaces", ("east", "", "default"), namespace)
+    assert made.homes == {}
+    see(made, node("n"))
+    assert made.homes["east"].snapshot.namespace_labels("default") == {"team": "red"}
+
+
+async def test_the_next_pods_are_decided_while_bindings_are_under_way() -> None:
+    """Bindings are answered only when all have been sent: with a batch at a time this would never end."""
+    wire = Wire()
+    number, sent = 2 * BATCH, asyncio.Event()
+    made = scheduler(wire)
+    see(made, node("n", cpu="1000", memory="1000Gi", pods=1000))
+    answer = wire.request
+
+    async def slow(*args: Any) -> Any:
+        found = await answer(*args)
+        if len(wire.sent) == number:
+            sent.set()
+        await asyncio.wait_for(sent.wait(), 10)
+        return found
+
+    wire.request = slow  # type: ignore
+    see(made, *(seen(pod(f"p{i}")) for i in range(number)))
+    await made.reconcile("east")
+    assert len(wire.sent) == number

@@ -10,7 +10,7 @@ import pytest
 from shoal.controlplane.scheduler.decide import Chosen, Refused, condition, decide, is_finished, is_wanted
 from shoal.controlplane.scheduler.shape import Shapes
 from shoal.controlplane.scheduler.snapshot import Snapshot
-from tests.controlplane.scheduler.objects import node, pod, prefer, seen, taint
+from tests.controlplane.scheduler.objects import node, pod, prefer, resident, seen, taint
 
 SHAPES = Shapes()
 
@@ -80,7 +80,7 @@ def test_a_host_port_is_taken_once() -> None:
     there = cluster(node("n"))
     wanted = pod("p", ports=[{"containerPort": 80, "hostPort": 80}])
     assert answer(there, wanted) == Chosen("n")
-    there.place(("default", "p"), "n", SHAPES.of(wanted))
+    there.place("n", resident(SHAPES, wanted))
     message = "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports."
     assert answer(there, wanted) == Refused(message)
     there.remove(("default", "p"))
@@ -100,7 +100,7 @@ def test_reasons_are_counted_over_the_nodes() -> None:
 
 def test_without_nodes() -> None:
     there = cluster()
-    there.place(("default", "q"), "gone", SHAPES.of(pod("q")))
+    there.place("gone", resident(SHAPES, pod("q")))
     assert answer(there, pod("p")) == Refused("no nodes available to schedule pods")
 
 
@@ -133,8 +133,8 @@ def test_pods_that_ask_for_nothing_spread_too() -> None:
     for number in range(6):
         found = answer(there, wanted)
         assert isinstance(found, Chosen)
-        there.place(("default", str(number)), found.node, SHAPES.of(wanted))
-    assert [each.pods for each in there.nodes.values()] == [2, 2, 2]
+        there.place(found.node, resident(SHAPES, wanted, str(number)))
+    assert [len(each.pods) for each in there.nodes.values()] == [2, 2, 2]
 
 
 @pytest.mark.parametrize(
@@ -162,9 +162,9 @@ def test_finished_pods_and_what_was_told() -> None:
     assert is_finished({"status": {"phase": "Succeeded"}})
     assert not is_finished({"status": {"phase": "Running"}})
     told = {"type": "PodScheduled", "status": "False", "message": "no", "observedGeneration": 3}
-    assert condition(seen(pod("p"), status={"conditions": [told]})) == ("no", 3)
-    assert condition(seen(pod("p"), status={"conditions": [{**told, "status": "True"}]})) == (None, 0)
-    assert condition(pod("p")) == (None, 0)
+    assert condition(seen(pod("p"), status={"conditions": [told]})) == ("no", 3, "")
+    assert condition(seen(pod("p"), status={"conditions": [{**told, "status": "True"}]})) == (None, 0, "")
+    assert condition(pod("p")) == (None, 0, "")
 
 
 def test_pods_alike_share_a_shape() -> None:

@@ -17,7 +17,7 @@ from shoal.controlplane.scheduler.snapshot import LOG, Snapshot
 from shoal.fit.ports import host_ports
 from shoal.fit.resources import allocatable, fits, pod_requests, total
 from shoal.fit.taints import untolerated
-from tests.controlplane.scheduler.objects import bound, node, pod, seen, taint
+from tests.controlplane.scheduler.objects import bound, node, pod, resident, seen, taint
 
 SHAPES = Shapes()
 NODES = ["a", "b", "c"]
@@ -74,7 +74,7 @@ def test_the_ranking_answers_as_if_it_had_asked_every_node(
             found = ranking.decide(snapshot)
             assert found == decide(snapshot.nodes.values(), shape, dice)
             if isinstance(found, Chosen):
-                snapshot.place(("default", each["metadata"]["name"]), found.node, shape)
+                snapshot.place(found.node, resident(SHAPES, each))
             elif number % 2:
                 snapshot.remove(("default", each["metadata"]["name"]))
     for shape, ranking in rankings.items():
@@ -125,7 +125,7 @@ def test_usage_is_what_the_pods_take_whatever_the_order_of_events(
         on_it = [each for each in settled if each["spec"]["nodeName"] == name]
         used = total(pod_requests(each) for each in on_it)
         assert {key: state.room.get(key, 0) - used.get(key, 0) for key in state.free} == state.free
-        assert state.pods == len(on_it)
+        assert len(state.pods) == len(on_it)
         assert Counter(state.ports) == Counter(port for each in on_it for port in host_ports(each))
         assert state.present or state.pods
 

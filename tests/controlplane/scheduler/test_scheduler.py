@@ -191,6 +191,81 @@ def test_higher_priority_goes_first(hosted: Cluster) -> None:
     assert "nodeName" not in hosted.get(f"{PODS}/low").ok()["spec"]
 
 
+def test_replicas_stay_apart_and_the_last_one_waits(hosted: Cluster) -> None:
+    for name in ("a", "b"):
+        join(hosted, node(name, labels={"kubernetes.io/hostname": name}))
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    for name in ("p", "q", "r"):
+        hosted.post(PODS, pod(name, labels={"app": "web"}, affinity=apart)).ok()
+    assert {scheduled(hosted, name)["spec"]["nodeName"] for name in ("p", "q")} == {"a", "b"}
+    refused(hosted, "r", "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules.")
+    hosted.post(PODS, pod("plain", labels={"app": "web"})).ok()
+    message = "0/2 nodes are available: 2 node(s) didn't satisfy existing pods anti-affinity rules."
+    refused(hosted, "plain", message)
+    hosted.delete(f"{PODS}/p?gracePeriodSeconds=0").ok()
+    scheduled(hosted, "r")
+
+
+def test_namespaces_are_asked_by_label(hosted: Cluster) -> None:
+    join(hosted, node("n", labels={"zone": "z"}))
+    for name in ("red", "blue"):
+        labels = {"team": name}
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+        hosted.post("/api/v1/namespaces", namespace).ok()
+    selector = {"namespaceSelector": {"matchLabels": {"team": "blue"}}}
+    term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "db"}}, **selector}
+    near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    hosted.post(PODS, pod("web", affinity=near)).ok()
+    refused(hosted, "web", "0/1 nodes are available: 1 node(s) didn't match pod affinity rules.")
+    for name in ("red", "blue"):
+        db = pod("db", labels={"app": "db"})
+        db["metadata"]["namespace"] = name
+        hosted.post(f"/api/v1/namespaces/{name}/pods", db).ok()
+    scheduled(hosted, "web")
+
+
+def test_pods_spread_over_zones(hosted: Cluster) -> None:
+    for name, zone in (("a1", "a"), ("a2", "a"), ("b1", "b")):
+        join(hosted, node(name, labels={"zone": zone}))
+    selector = {"matchLabels": {"app": "web"}}
+    even = [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}]
+    for number in range(6):
+        hosted.post(PODS, pod(f"p{number}", labels={"app": "web"}, topologySpreadConstraints=even)).ok()
+    where = Counter(scheduled(hosted, f"p{number}")["spec"]["nodeName"][0] for number in range(6))
+    assert where == {"a": 3, "b": 3}
+
+
+def test_one_of_higher_priority_gets_the_room_of_another(hosted: Cluster) -> None:
+    body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 1000}
+    hosted.post("/apis/scheduling.k8s.io/v1/priorityclasses", body).ok()
+    join(hosted, node("n", cpu="500m"))
+    hosted.post(PODS, pod("low")).ok()
+    scheduled(hosted, "low")
+    hosted.post(PODS, pod("high", priorityClassName="high", priority=1000)).ok()
+    leaving = hosted.eventually(
+        lambda: (it := hosted.get(f"{PODS}/low").ok())["metadata"].get("deletionTimestamp") and it
+    )
+    reasons = {each["type"]: each.get("reason") for each in leaving["status"]["conditions"]}
+    assert reasons["DisruptionTarget"] == "PreemptionByScheduler"
+    waiting = hosted.eventually(
+        lambda: (it := hosted.get(f"{PODS}/high").ok())["status"].get("nominatedNodeName") and it
+    )
+    assert waiting["status"]["nominatedNodeName"] == "n"
+    (event,) = hosted.eventually(lambda: events(hosted, "low", "Preempted"))
+    assert event["message"] == f"Preempted by pod {waiting['metadata']['uid']} on node n"
+    assert event["related"]["name"] == "high"
+    hosted.delete(f"{PODS}/low?gracePeriodSeconds=0").ok()
+    assert "nominatedNodeName" not in scheduled(hosted, "high")["status"]
+
+
+def test_a_pod_without_its_claim_waits(hosted: Cluster) -> None:
+    join(hosted, node("n"))
+    volumes = [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]
+    hosted.post(PODS, pod("p", volumes=volumes)).ok()
+    refused(hosted, "p", '0/1 nodes are available: persistentvolumeclaim "data" not found.')
+
+
 def test_nothing_is_written_while_nothing_changes(hosted: Cluster) -> None:
     join(hosted, node("n", cpu="100m"))
     hosted.post(PODS, pod("p")).ok()

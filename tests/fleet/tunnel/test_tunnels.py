@@ -48,7 +48,8 @@ class Hub:
         answer = self.tunnels.accept(Request("GET", "/workers/w1/tunnel", headers=UPGRADE))
         assert isinstance(answer, Upgrade)
         one, other = socket.socketpair()
-        self.joined += [await join(one, answer.start), await join(other, start)]
+        self.joined.append(await join(other, start))
+        self.joined.append(await join(one, answer.start))
 
     def cut(self) -> None:
         for each in self.joined:
@@ -117,6 +118,16 @@ async def test_upgrades_are_refused_by_name(protocol: str) -> None:
         hub.tunnels.handler("w1")(Request("POST", EAST, headers={"upgrade": protocol}))
 
 
+class Recording(FakeClock):
+    def __init__(self) -> None:
+        super().__init__()
+        self.sleeps: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        self.sleeps.append(seconds)
+        await super().sleep(seconds)
+
+
 async def running(hub: Hub, name: str, clock: FakeClock) -> tuple[TunnelServer, asyncio.Task[None]]:
     server = TunnelServer(hub.dial, saying(name), clock, "w1", dice=lambda: 1.0)
     return server, asyncio.create_task(server.run())
@@ -135,8 +146,7 @@ async def test_the_newest_tunnel_of_a_worker_counts() -> None:
     await until(lambda: hub.tunnels.connected() == ["w1"])
     assert await answered(hub.route(Request("GET", EAST))) == b"one: /clusters/default.east/api"
     _, two = await running(hub, "two", clock)
-    await until(lambda: hub.dialled == 2)
-    await settled()
+    await until(lambda: len(hub.joined) == 4)
     assert await answered(hub.route(Request("GET", EAST))) == b"two: /clusters/default.east/api"
     assert hub.tunnels.connected() == ["w1"]
     leave = hub.tunnels.register("w1", saying("inside"))
@@ -147,12 +157,11 @@ async def test_the_newest_tunnel_of_a_worker_counts() -> None:
 
 
 async def test_a_cut_tunnel_is_dialled_again() -> None:
-    hub, clock = Hub(), FakeClock()
+    hub, clock = Hub(), Recording()
     _, task = await running(hub, "one", clock)
     await until(lambda: hub.tunnels.connected() == ["w1"])
     hub.cut()
-    await until(lambda: hub.tunnels.connected() == [])
-    await settled()
+    await until(lambda: hub.tunnels.connected() == [] and clock.sleeps[-1] == FIRST_PAUSE)
     assert hub.dialled == 1
     clock.step(FIRST_PAUSE)
     await until(lambda: hub.tunnels.connected() == ["w1"])
@@ -161,23 +170,14 @@ async def test_a_cut_tunnel_is_dialled_again() -> None:
     assert hub.tunnels.connected() == []
 
 
-class Recording(FakeClock):
-    def __init__(self) -> None:
-        super().__init__()
-        self.sleeps: list[float] = []
-
-    async def sleep(self, seconds: float) -> None:
-        self.sleeps.append(seconds)
-        await super().sleep(seconds)
-
-
 async def test_a_hub_that_refuses_is_asked_ever_less_often() -> None:
     hub, clock = Hub(), Recording()
     hub.refusal = Unreachable("gone")
     _, task = await running(hub, "one", clock)
-    for _ in range(9):
-        await settled()
-        hub.refusal = Forbidden("no") if hub.dialled % 2 else Unreachable("gone")
+    for count in range(1, 10):
+        while len(clock.sleeps) < count:
+            await settled()
+        hub.refusal = Forbidden("no") if count % 2 else Unreachable("gone")
         clock.step(clock.sleeps[-1])
     await until(lambda: len(clock.sleeps) == 10)
     assert clock.sleeps == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0]

@@ -18,6 +18,7 @@ from shoal.apiserver.admission import (
     namespaces,
     quotas,
     roles,
+    volumes,
 )
 from shoal.apiserver.core import Call, Core
 
@@ -42,10 +43,16 @@ def admit(core: Core, call: Call, new: Object, old: Object | None) -> None:
         groups.admit_priority(core, call, new, old)
     elif group == groups.REGISTRATION:
         groups.warn_not_evaluated(call, old)
+    elif (group, plural) == groups.AUTOSCALERS:
+        groups.refuse_autoscaler(call, old)
     elif group == "" and plural in ("pods", "persistentvolumeclaims"):
         if plural == "pods":
             accounts.admit(new, old)
+        else:
+            volumes.admit(core, call, new, old)
         limits.admit(core, call, new, old)
+    elif (group, plural) == ("", "persistentvolumes"):
+        volumes.admit(core, call, new, old)
     elif (group, plural) == addresses.RESOURCE and old is not None and new.get("spec") != old.get("spec"):
         addresses.allocate(core, call, new)
     quotas.admit(core, call, new, old)

@@ -7,21 +7,24 @@ that two never find the same one free.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, ip_address
 from typing import Any
 
+import orjson
+
 from shoal.apiserver.cache import Entry
 from shoal.apiserver.core import Call, Core
-from shoal.kinds import services
 from shoal.kinds.services import WITH_NODE_PORTS, needs_health_check
+from shoal.objects.conditions import condition_is
 from shoal.objects.errors import Cause, InternalError, invalid_object, invalid_value
 
 Object = dict[str, Any]
 
 RESOURCE = ("", "services")
-NETWORK = IPv4Network(services.NETWORK)
-FIRST_CHOSEN = 257
-"""Below it are the addresses people write themselves; upstream leaves the same number of them alone."""
+CIDRS = ("networking.k8s.io", "servicecidrs")
+FEWEST_LEFT, MOST_LEFT = 16, 256
+"""A sixteenth of a network, within these bounds, is left for the addresses people write themselves, as upstream."""
 PORTS = range(30000, 32768)
 FIRST_CHOSEN_PORT = 30086
 _TAKEN = "provided IP is already allocated"
@@ -35,7 +38,7 @@ def allocate(core: Core, call: Call, new: Object) -> None:
     others = _others(call, new["metadata"])
     causes: list[Cause] = []
     if spec.get("type") != "ExternalName":
-        causes += _address(core, spec, others)
+        causes += _address(core, call, spec, others)
         _families(spec)
     if spec.get("type") in WITH_NODE_PORTS:
         causes += _node_ports(core, spec, others)
@@ -48,17 +51,31 @@ def _others(call: Call, metadata: Object) -> list[Entry]:
     return [e for e in call.kind.table(call.target.cluster).select("") if (e.namespace, e.name) != own]
 
 
-def _address(core: Core, spec: Object, others: list[Entry]) -> list[Cause]:
+def _networks(core: Core, call: Call) -> list[IPv4Network]:
+    """Those of the ServiceCIDRs that are ready and stay."""
+    table = core.cache.kind(*CIDRS).table(call.target.cluster)
+    return [network for entry in table.select("") for network in _of_cidr(entry.data)]
+
+
+@lru_cache(maxsize=256)
+def _of_cidr(data: bytes) -> tuple[IPv4Network, ...]:
+    obj = orjson.loads(data)
+    if "deletionTimestamp" in obj["metadata"] or not condition_is(obj, "Ready"):
+        return ()
+    return tuple(IPv4Network(text) for text in obj["spec"].get("cidrs") or () if ":" not in text)
+
+
+def _address(core: Core, call: Call, spec: Object, others: list[Entry]) -> list[Cause]:
     asked = spec.get("clusterIP")
     if not asked:
-        spec["clusterIP"] = _free_address(core, others)
+        spec["clusterIP"] = _free_address(core, _networks(core, call), others)
         spec["clusterIPs"] = [spec["clusterIP"]]
         return []
     try:
         address = ip_address(asked)
     except ValueError:
         return []  # None, or what validation has a better word for
-    if not isinstance(address, IPv4Address) or address not in NETWORK:
+    if not isinstance(address, IPv4Address) or not any(_holds(one, address) for one in _networks(core, call)):
         return [_refused(spec, asked, _ELSEWHERE)]
     return [_refused(spec, asked, _TAKEN)] if _has_address(others, asked) else []
 
@@ -67,12 +84,18 @@ def _refused(spec: Object, asked: str, why: str) -> Cause:
     return invalid_value("spec.clusterIPs", spec.get("clusterIPs"), f"failed to allocate IP {asked}: {why}")
 
 
-def _free_address(core: Core, others: list[Entry]) -> str:
-    last = NETWORK.num_addresses - 2
-    for offset in _from_anywhere(core, range(FIRST_CHOSEN, last + 1), range(1, FIRST_CHOSEN)):
-        found = str(NETWORK[offset])
-        if not _has_address(others, found):
-            return found
+def _holds(network: IPv4Network, address: IPv4Address) -> bool:
+    return address in network and address not in (network.network_address, network.broadcast_address)
+
+
+def _free_address(core: Core, networks: list[IPv4Network], others: list[Entry]) -> str:
+    for network in networks:
+        last = network.num_addresses - 2
+        first = 1 + (min(max(last // 16, FEWEST_LEFT), MOST_LEFT) if last > FEWEST_LEFT else 0)
+        for offset in _from_anywhere(core, range(first, last + 1), range(1, first)):
+            found = str(network[offset])
+            if not _has_address(others, found):
+                return found
     raise InternalError(_FULL.format("serviceIP"))
 
 
@@ -99,9 +122,12 @@ def _node_ports(core: Core, spec: Object, others: list[Entry]) -> list[Cause]:
         if number:
             causes += _port(number, others, f"spec.ports[{i}].nodePort")
             chosen[number] = port.get("protocol", "")
+    # One number serves a port of several protocols, such as that of DNS.
+    numbers = {port["port"]: port["nodePort"] for port in spec.get("ports") or () if port.get("nodePort")}
     for port in spec.get("ports") or ():
         if wanted and not port.get("nodePort"):
-            port["nodePort"] = _free_port(core, others, chosen)
+            port["nodePort"] = numbers.get(port["port"]) or _free_port(core, others, chosen)
+            numbers[port["port"]] = port["nodePort"]
             chosen[port["nodePort"]] = port.get("protocol", "")
     if needs_health_check(spec):
         if spec.get("healthCheckNodePort"):

@@ -1,22 +1,33 @@
-"""Small checks of kinds outside the core group: one default priority, and a word about what is not evaluated."""
+"""Small checks of kinds outside the core group: one default priority, and a word about what has no effect here."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from shoal.apiserver.core import Call, Core
-from shoal.objects.errors import Forbidden
+from shoal.objects.errors import Forbidden, NotImplementedHere
 
 Object = dict[str, Any]
 
 REGISTRATION = "admissionregistration.k8s.io"
 PRIORITIES = ("scheduling.k8s.io", "priorityclasses")
+AUTOSCALERS = ("autoscaling", "horizontalpodautoscalers")
+NO_METRICS = (
+    "HorizontalPodAutoscalers are not supported: pods on simulated nodes have no metrics to scale by; "
+    "set the number of replicas (kubectl scale)"
+)
 
 
 def warn_not_evaluated(call: Call, old: Object | None) -> None:
     if old is None:
         called = "webhooks are not called" if "webhook" in call.resource.plural else "policies are not evaluated"
         call.warnings.append(f"this {call.resource.kind} is stored and has no effect: admission {called} here")
+
+
+def refuse_autoscaler(call: Call, old: Object | None) -> None:
+    """One that is stored and never acts would be worse than none."""
+    if old is None:
+        raise NotImplementedHere(NO_METRICS, group=call.resource.group, kind=call.resource.plural)
 
 
 def admit_priority(core: Core, call: Call, new: Object, old: Object | None) -> None:

@@ -85,8 +85,10 @@ class _Verdict(NamedTuple):
 class Authorizer:
     def __init__(self, source: RoleSource) -> None:
         self._source = source
-        self._verdicts: dict[tuple[object, ...], _Verdict] = {}
-        self._held: dict[tuple[object, ...], Held] = {}
+        self._verdicts: dict[str, dict[tuple[object, ...], _Verdict]] = {}
+        self._held: dict[str, dict[tuple[object, ...], Held]] = {}
+        """Both by cluster; `_decisions` and `_rule_sets` count them over all."""
+        self._decisions = self._rule_sets = 0
 
     def authorize(self, user: User, attributes: Attributes) -> Decision:
         cluster, verb, group, _, resource, subresource, namespace, name, path = attributes
@@ -94,25 +96,38 @@ class Authorizer:
             return _STRANGER
         if user.privileged:
             return _ALLOWED
-        key = (user.subject, cluster, verb, group, resource, subresource, namespace, "" if resource else path)
-        verdict = self._verdicts.get(key)
+        key = (user.subject, verb, group, resource, subresource, namespace, "" if resource else path)
+        known = self._verdicts.get(cluster)
+        verdict = known.get(key) if known is not None else None
         if verdict is None or verdict.generation != self._source.generation(cluster):
+            if verdict is None:
+                self._decisions += 1
             verdict = self._judge(user, attributes)
-            if len(self._verdicts) >= MAX_DECISIONS:
+            if self._decisions > MAX_DECISIONS:
                 self._verdicts.clear()
-            self._verdicts[key] = verdict
+                self._decisions = 1
+            self._verdicts.setdefault(cluster, {})[key] = verdict
         return verdict.named.get(name, verdict.otherwise)
+
+    def forget(self, cluster: str) -> None:
+        """What was decided there; it can be decided again."""
+        self._decisions -= len(self._verdicts.pop(cluster, ()))
+        self._rule_sets -= len(self._held.pop(cluster, ()))
 
     def held(self, user: User, cluster: str, namespace: str) -> Held:
         """The rules that apply to the user there. Those of another cluster's user are none."""
         generation = self._source.generation(cluster)
-        key = (user.subject, cluster, namespace)
-        held = self._held.get(key)
+        key = (user.subject, namespace)
+        known = self._held.get(cluster)
+        held = known.get(key) if known is not None else None
         if held is None or held.generation != generation:
+            if held is None:
+                self._rule_sets += 1
             held = self._resolve(user, cluster, namespace, generation)
-            if len(self._held) >= MAX_RULE_SETS:
+            if self._rule_sets > MAX_RULE_SETS:
                 self._held.clear()
-            self._held[key] = held
+                self._rule_sets = 1
+            self._held.setdefault(cluster, {})[key] = held
         return held
 
     def role_rules(self, cluster: str, role_ref: Object, namespace: str) -> Sequence[Rule]:

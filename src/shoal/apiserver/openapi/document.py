@@ -7,10 +7,10 @@ from typing import Any
 from shoal.apiserver.openapi.operations import META, list_name, make_paths, object_name
 from shoal.apiserver.registry import Resource
 from shoal.kinds.definitions import definition, references
+from shoal.kinds.versions import KUBERNETES
 
 Object = dict[str, Any]
 
-KUBERNETES = "v1.36.4"
 _GVK = "x-kubernetes-group-version-kind"
 _CONVENTIONS = "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md"
 _EVERY_GROUP = {META + "DeleteOptions": "DeleteOptions", META + "WatchEvent": "WatchEvent"}

@@ -82,7 +82,7 @@ async def _store(core: Core, call: Call, options: WriteOptions, obj: Object, nam
     if options.dry_run:
         return one(call.resource, call.view, encode(obj), core.clock.now(), 201)
     value = stored_value(call, obj)
-    hidden = call.kind.removed.get((call.target.cluster, f"{call.namespace}/{name}"), 0)
+    hidden = call.kind.removed.get(call.target.cluster, {}).get(f"{call.namespace}/{name}", 0)
     try:
         revision = await core.store.put(key_of(call, name), value, hidden)
     except CompareFailed:

@@ -31,6 +31,8 @@ PROPAGATION = {"Orphan": ["orphan"], "Foreground": ["foregroundDeletion"]}
 PROPAGATED = frozenset({"orphan", "foregroundDeletion"})
 """What the garbage collector waits for; the usual policy, background, leaves nothing behind."""
 NEVER_OWNERS = (("", "events"), ("events.k8s.io", "events"))
+ORPHANING = (("", "replicationcontrollers"), ("batch", "jobs"))
+"""Kinds from before there was a policy: who names none keeps the pods."""
 
 
 async def delete(core: Core, call: Call) -> Response:
@@ -80,7 +82,13 @@ def _options(call: Call) -> DeleteOptions:
         body = read_body(call.request)
         if body.get("kind") not in (None, "", "DeleteOptions"):
             raise BadRequest("decoded object cannot be converted to DeleteOptions")
-    return delete_options(call.query, body)
+    options = delete_options(call.query, body)
+    if not options.policy and (call.resource.group, call.resource.plural) == ("batch", "jobs"):
+        call.warnings.append(
+            "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove "
+            "them or set propagationPolicy=Orphan to suppress this warning"
+        )
+    return options
 
 
 async def delete_entry(core: Core, call: Call, entry: Entry, options: DeleteOptions) -> bytes | None:
@@ -122,6 +130,8 @@ def propagate(obj: Object, policy: str, resource: tuple[str, str]) -> None:
     metadata = obj["metadata"]
     before = metadata.get("finalizers") or []
     wanted = PROPAGATION.get(policy) or ([f for f in before if f in PROPAGATED] if not policy else [])
+    if not policy and not wanted and resource in ORPHANING:
+        wanted = PROPAGATION["Orphan"]
     if resource in NEVER_OWNERS:
         wanted = []
     after = [f for f in before if f not in PROPAGATED] + wanted[:1]

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import orjson
 
 from shoal.apiserver.core import Call, Core
-from shoal.apiserver.options import WriteOptions, delete_options, write_options
+from shoal.apiserver.encoding import decode
+from shoal.apiserver.negotiate import PLAIN
+from shoal.apiserver.options import DeleteOptions, WriteOptions, delete_options, write_options
 from shoal.apiserver.render import served_object
 from shoal.apiserver.verbs.delete import delete_entry
 from shoal.apiserver.verbs.pods import AS_TOLD, aimed, special, success
 from shoal.apiserver.verbs.update import change
 from shoal.apiserver.writing import member, read_body
 from shoal.clock import rfc3339
-from shoal.kinds.evictions import MANY_BUDGETS, costs_nothing, needs_no_budget, spend
+from shoal.kinds.evictions import MANY_BUDGETS, costs_nothing, in_process, may_become_ready, needs_no_budget, spend
 from shoal.kinds.pods import set_condition
-from shoal.objects.errors import BadRequest, InternalError
+from shoal.objects.errors import BadRequest, Conflict, InternalError
 from shoal.objects.selectors import from_label_selector
 from shoal.objects.wire import Response
 
@@ -32,25 +35,45 @@ async def evict(core: Core, call: Call) -> Response:
         raise BadRequest("name in URL does not match name in Eviction object")
     deletion = delete_options({}, member(eviction, "deleteOptions"))
     deletion.dry_run = options.dry_run = deletion.dry_run or options.dry_run
-    pod = served_object(call.resource, call.found())
-    if not needs_no_budget(pod):
-        await _spend(core, call, pod, options)
+    while True:
+        pod = served_object(call.resource, call.found())
+        free = needs_no_budget(pod)
+        unhealthy = "" if free else await _spend(core, call, pod, options)
+        guarded = not deletion.resource_version and (bool(unhealthy) or may_become_ready(pod))
+        try:
+            await _delete(core, call, deletion, options, pod["metadata"]["resourceVersion"] if guarded else "")
+        except Conflict:
+            if not guarded:
+                raise
+            if unhealthy:
+                raise in_process(unhealthy) from None
+            continue  # it may have become ready meanwhile, and then a budget has to be asked
+        return success(201)
+
+
+async def _delete(core: Core, call: Call, deletion: DeleteOptions, options: WriteOptions, as_seen: str) -> None:
+    """`as_seen`: the revision the pod must still have, where what was decided about it holds for that one only."""
+    expected = deletion.resource_version or as_seen
     if not options.dry_run:
-        await _mark_disrupted(core, call, options)
-    await delete_entry(core, call, call.found(), deletion)
-    return success(201)
+        marked = await _mark_disrupted(core, call, options, deletion.uid, expected)
+        expected = marked if expected else ""
+    await delete_entry(core, call, call.found(), replace(deletion, resource_version=expected))
 
 
-async def _spend(core: Core, call: Call, pod: Object, options: WriteOptions) -> None:
+async def _spend(core: Core, call: Call, pod: Object, options: WriteOptions) -> str:
+    """Takes the pod off the budget; answers the budget's name when the pod is unhealthy and costs it nothing."""
     budgets = _budgets(core, call, pod)
     if len(budgets) > 1:
         raise InternalError(MANY_BUDGETS)
-    if not budgets or costs_nothing(pod, budgets[0]):
-        return
-    name = budgets[0]["metadata"]["name"]
+    if not budgets:
+        return ""
+    name: str = budgets[0]["metadata"]["name"]
+    if costs_nothing(pod, budgets[0]):
+        return name
     budget = aimed(core, call, "policy", "poddisruptionbudgets", name, "status")
     now = rfc3339(core.clock.now())
     await change(core, budget, options, lambda old: spend(_copy(old), call.name, now), owned=True)
+    return ""
 
 
 def _budgets(core: Core, call: Call, pod: Object) -> list[Object]:
@@ -60,17 +83,31 @@ def _budgets(core: Core, call: Call, pod: Object) -> list[Object]:
     return [each for each in found if from_label_selector((each.get("spec") or {}).get("selector")).matches(labels)]
 
 
-async def _mark_disrupted(core: Core, call: Call, options: WriteOptions) -> None:
-    """Whoever watches the pod learns why it goes."""
+async def _mark_disrupted(core: Core, call: Call, options: WriteOptions, uid: str, expected: str) -> str:
+    """Whoever watches the pod learns why it goes. Answers the revision of that; `expected` is that before it."""
     now = rfc3339(core.clock.now())
 
     def marked(old: Object) -> Object:
+        metadata = old["metadata"]
+        if expected and metadata["resourceVersion"] != expected:
+            raise _failed(call, "ResourceVersion", expected, metadata["resourceVersion"], "modified")
+        if uid and metadata["uid"] != uid:
+            raise _failed(call, "UID", uid, metadata["uid"], "deleted and then recreated")
         new = _copy(old)
         said = "Eviction API: evicting"
         set_condition(new.setdefault("status", {}), "DisruptionTarget", "True", now, "EvictionByEvictionAPI", said)
         return new
 
-    await change(core, special(call, AS_TOLD, with_status=True), options, marked, owned=True)
+    plain = replace(special(call, AS_TOLD, with_status=True), view=PLAIN)
+    answer = await change(core, plain, options, marked, owned=True)
+    assert isinstance(answer.body, bytes)
+    return str(decode(answer.body)["metadata"]["resourceVersion"])
+
+
+def _failed(call: Call, what: str, asked: str, found: str, happened: str) -> Conflict:
+    why = f"the {what} in the precondition ({asked}) does not match the {what} in record ({found})"
+    said = f'Operation cannot be fulfilled on Pod "{call.name}": {why}. The object might have been {happened}'
+    return Conflict(said, name=call.name, kind="Pod")
 
 
 def _copy(obj: Object) -> Object:

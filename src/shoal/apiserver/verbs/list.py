@@ -59,11 +59,11 @@ def _rows_everywhere(call: Call, options: ListOptions, at: int) -> list[Row]:
     """What is stored, over all logical clusters. Bootstrap objects nobody has written are not."""
     first, _, after = options.after.rpartition("\t")
     rows: list[Row] = []
-    for cluster in call.kind.clusters():
+    tables = call.kind.stored_as_of(at) if at else call.kind.tables
+    for cluster in sorted(tables):
         if cluster < first:
             continue
-        table = call.kind.as_of(cluster, at) if at else call.kind.table(cluster)
-        for entry in table.select(call.namespace, after if cluster == first else ""):
+        for entry in tables[cluster].select(call.namespace, after if cluster == first else ""):
             if not entry.virtual:
                 rows.append((cluster, entry))
     return rows

@@ -14,7 +14,7 @@ from shoal.apiserver.registry import ScalePaths
 from shoal.apiserver.render import served_object
 from shoal.apiserver.verbs.update import Make, change
 from shoal.apiserver.writing import member, read_body
-from shoal.objects import jsonpatch, mergepatch, strictjson
+from shoal.objects import jsonpatch, mergepatch, strategic, strictjson
 from shoal.objects.errors import BadRequest, Invalid, UnsupportedMedia, invalid_object, invalid_value
 from shoal.objects.jsonpath import get_path, set_path
 from shoal.objects.selectors import from_label_selector
@@ -39,14 +39,20 @@ async def update_scale(core: Core, call: Call) -> Response:
 
 
 async def patch_scale(core: Core, call: Call) -> Response:
-    form = patch_type(call.request.headers.get("content-type", ""), custom=True)
+    form = patch_type(call.request.headers.get("content-type", ""), call.resource.custom)
     if form == "apply":
         raise UnsupportedMedia("apply patches of the scale subresource are not supported; apply the object itself")
     body = strictjson.loads(call.request.body)
-    apply: Make = (
-        (lambda old: jsonpatch.apply(old, body)) if form == "json" else (lambda old: mergepatch.apply(old, body))
-    )
-    return await _write(core, call, "PatchOptions", apply)
+    return await _write(core, call, "PatchOptions", lambda old: _patched(form, old, body))
+
+
+def _patched(form: str, scale: Object, body: Any) -> Any:
+    if form == "json":
+        return jsonpatch.apply(scale, body)
+    if form == "merge":
+        return mergepatch.apply(scale, body)
+    # A Scale has no list that merges, so no schema is needed.
+    return strategic.apply(scale, body, {}, lambda name: {})
 
 
 async def _write(core: Core, call: Call, options_kind: str, make: Make) -> Response:

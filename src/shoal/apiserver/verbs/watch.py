@@ -151,7 +151,8 @@ class Watcher:
         assert self._sink is not None
         everywhere = self._cluster == WILDCARD
         for cluster in self._kind.clusters() if everywhere else [self._cluster]:
-            for entry in self._kind.table(cluster).select(self._namespace):
+            table = self._kind.tables[cluster] if everywhere else self._kind.table(cluster)
+            for entry in table.select(self._namespace):
                 if (everywhere and entry.virtual) or (self._name and entry.name != self._name):
                     continue
                 if self._chosen is None or self._chosen.matches(entry):

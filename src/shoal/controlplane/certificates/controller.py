@@ -19,13 +19,15 @@ from shoal.controlplane.certificates.decide import (
     signed,
 )
 from shoal.controlplane.certificates.reading import not_after, read_request
+from shoal.kinds.logicalcluster import GROUP, PLURAL, VERSION
 from shoal.objects.errors import NotFound
 from shoal.runtime.controller import Controller
 
 Object = dict[str, Any]
-Sign = Callable[[bytes, str, float, Sequence[str]], bytes]
-"""(request as PEM, logical cluster, seconds, usages) -> certificate as PEM. ValueError: not a sound request."""
+Sign = Callable[[bytes, str, str, float, Sequence[str]], bytes]
+"""(request as PEM, logical cluster, its uid, seconds, usages) -> certificate as PEM. ValueError: it is not sound."""
 
+CLUSTERS = Kind(GROUP, VERSION, PLURAL, namespaced=False)
 REQUESTS = Kind("certificates.k8s.io", "v1", "certificatesigningrequests", namespaced=False)
 
 
@@ -44,7 +46,8 @@ class CertificateLoop:
         try:
             csr = await client.get(REQUESTS, name)
             if is_to_be_signed(csr):
-                csr = await client.update(REQUESTS, self._answered(csr, cluster), "status")
+                home = await self._client.at("root").get(CLUSTERS, cluster)
+                csr = await client.update(REQUESTS, self._answered(csr, cluster, home["metadata"]["uid"]), "status")
             end = removal(csr, self._end(csr))
             if end is None:
                 return None
@@ -55,14 +58,14 @@ class CertificateLoop:
             pass
         return None
 
-    def _answered(self, csr: Object, cluster: str) -> Object:
+    def _answered(self, csr: Object, cluster: str, uid: str) -> Object:
         spec = csr["spec"]
         usages = spec.get("usages") or []
         try:
             request = base64.b64decode(spec["request"])
             wrong = problem(spec["signerName"], read_request(request), usages)
             if not wrong:
-                certificate = self._sign(request, cluster, lifetime(csr), usages)
+                certificate = self._sign(request, cluster, uid, lifetime(csr), usages)
                 return signed(csr, base64.b64encode(certificate).decode())
         except ValueError as error:
             wrong = f"the request cannot be signed: {error}"

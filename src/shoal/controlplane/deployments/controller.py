@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from shoal.client.reflector import Key
@@ -10,6 +9,7 @@ from shoal.client.requests import Client, Kind
 from shoal.clock import Clock, rfc3339
 from shoal.controlplane.deployments.decide import Decision, collided, decide, refused
 from shoal.controlplane.hosted import HostedClusters
+from shoal.controlplane.podcontrol.control import is_alive
 from shoal.kinds.deployments import bare_template
 from shoal.objects.errors import AlreadyExists, NotFound, StatusError
 from shoal.objects.ownership import (
@@ -24,10 +24,9 @@ from shoal.objects.ownership import (
     selector_of,
 )
 from shoal.runtime.dependents import Dependents
+from shoal.runtime.gate import Gate
 from shoal.runtime.loop import Later, Loop
 from shoal.runtime.ownwrites import OwnWrites
-
-log = logging.getLogger("shoal.deployments")
 
 Object = dict[str, Any]
 
@@ -48,6 +47,7 @@ class DeploymentLoop:
         self._statuses: OwnWrites[Key] = OwnWrites(deployments)
         self._writes: OwnWrites[Key] = OwnWrites(sets)
         self.loop: Loop[Key] = Loop("deployments", clock, self.reconcile)
+        self._gate: Gate[Key] = Gate(self.loop.queue.add, deployments, sets)
         deployments.listeners.append(lambda key, before, now: self.loop.queue.add(key))
         sets.listeners.append(self._set_changed)
 
@@ -66,7 +66,7 @@ class DeploymentLoop:
             self._statuses.forget(key)
             self._writes.forget(key)
             return None
-        if not self._hosted.admits(key[0], self.loop.queue.add, key):
+        if not self._hosted.admits(key[0], self.loop.queue.add, key) or not self._gate.admits(key):
             return None
         if not self._statuses.in_sight(key) or not self._writes.in_sight(key):
             return UNSEEN_SECONDS
@@ -88,7 +88,7 @@ class DeploymentLoop:
     async def _settle(self, client: Client, key: Key, deployment: Object, claims: Claims) -> bool:
         """Takes over orphans and lets go what is not selected any more; tells whether there was anything to do."""
         patches = [(one, release(one, deployment)) for one in claims.release]
-        if claims.adopt and await _is_alive(client, deployment):
+        if claims.adopt and await is_alive(client, DEPLOYMENTS, deployment):
             reference = controller_reference(deployment, "apps/v1", "Deployment")
             patches += [(one, adoption(one, reference)) for one in claims.adopt]
         for one, patch in patches:
@@ -131,13 +131,3 @@ async def _delete(client: Client, one: Object) -> None:
         await client.delete(REPLICA_SETS, metadata["name"], metadata["namespace"], uid=metadata["uid"])
     except NotFound:
         return
-
-
-async def _is_alive(client: Client, deployment: Object) -> bool:
-    """By the server, not by the view: who is being deleted must take over nothing."""
-    metadata = deployment["metadata"]
-    try:
-        fresh = (await client.get(DEPLOYMENTS, metadata["name"], metadata["namespace"]))["metadata"]
-    except NotFound:
-        return False
-    return fresh["uid"] == metadata["uid"] and "deletionTimestamp" not in fresh

@@ -14,12 +14,14 @@ from shoal.runtime.controller import Controller
 
 Object = dict[str, Any]
 
+WORKERS = 64
+"""Each waits for the store most of the time, which writes what they all have for it at once."""
 CLUSTERS = Kind(GROUP, VERSION, PLURAL, namespaced=False)
 
 
 def logical_cluster_controller(client: Client, clock: Clock) -> Controller:
     loop = LogicalClusterLoop(client)
-    return Controller("logicalclusters", client, CLUSTERS, clock, is_terminating, loop.reconcile)
+    return Controller("logicalclusters", client, CLUSTERS, clock, is_terminating, loop.reconcile, workers=WORKERS)
 
 
 class LogicalClusterLoop:

@@ -18,8 +18,10 @@ from shoal.controlplane.nodes.alarms import Alarms
 from shoal.controlplane.nodes.decide import Decision, decide_node, decide_pod
 from shoal.controlplane.nodes.nodestatus import host_of
 from shoal.controlplane.nodes.stages import Stages, default_stages
+from shoal.controlplane.nodes.telling import happenings
 from shoal.controlplane.nodes.view import NODES, PODS, View
-from shoal.kinds.simulated import is_simulated
+from shoal.controlplane.recorder import Recorder, Source
+from shoal.kinds.simulated import is_simulated, tells_events
 from shoal.objects.conditions import condition_is
 from shoal.objects.errors import NotFound
 from shoal.runtime.loop import Loop
@@ -32,14 +34,15 @@ POD_WORKERS = 64
 
 
 class Kubelet:
-    def __init__(self, view: View, clock: Clock, stages: Stages | None = None) -> None:
+    def __init__(self, view: View, clock: Clock, recorder: Recorder, stages: Stages | None = None) -> None:
         self._view, self._clock, self._stages = view, clock, stages or default_stages()
+        self._recorder = recorder
         self.nodes: Loop[Key] = Loop("simulated-nodes", clock, self._reconcile_node, NODE_WORKERS)
         self.pods: Loop[Key] = Loop("simulated-pods", clock, self._reconcile_pod, POD_WORKERS)
         self._node_alarms = Alarms(clock, self.nodes.queue.add)
         self._pod_alarms = Alarms(clock, self.pods.queue.add)
         self.nodes.sources.append(self._node_alarms.run)
-        self.pods.sources.append(self._pod_alarms.run)
+        self.pods.sources += [self._pod_alarms.run, recorder.run]
         self._node_addresses, self._pod_addresses = Addresses(addresses.NODES), Addresses(addresses.PODS)
         self._ready: set[Key] = set()
         view.node_listeners.append(self._node_changed)
@@ -97,6 +100,13 @@ class Kubelet:
         self._pod_alarms.set(key, decision.at)
         with suppress(NotFound):
             await _carry_out(self._view.places.at(key[0]), pod, decision)
+            if tells_events(node):
+                self._tell(key, node, pod, decision)
+
+    def _tell(self, key: Key, node: Object, pod: Object, decision: Decision) -> None:
+        source = Source("kubelet", "v1", "Pod", host=node["metadata"]["name"])
+        for each in happenings(pod, decision):
+            self._recorder.record(source, key[0], pod, each.type, each.reason, each.message, field=each.field)
 
 
 async def _carry_out(client: Client, pod: Object, decision: Decision) -> None:

@@ -7,10 +7,11 @@ to the same answer.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from zlib import crc32
 
+from shoal.controlplane.nodes.commands import pod_ending
 from shoal.controlplane.nodes.nodestatus import host_of, node_status
 from shoal.controlplane.nodes.podstatus import Place, pod_status
 from shoal.controlplane.nodes.stages import Delay, PodNext, Stage, Stages
@@ -76,7 +77,8 @@ def _carried_out(stage: Stage[PodNext | None], pod: Object, place: Place, at: fl
         return Decision(stage.name, at=at)
     if target.delete:
         return _deleted(stage.name, pod, place)
-    status = pod_status(pod, target, place)
+    ending = pod_ending(pod) if stage.delay is not None and stage.delay.of == "command" else None
+    status = pod_status(pod, replace(target, exitCode=ending.code) if ending is not None else target, place)
     return Decision(stage.name, status if status != pod.get("status") else None, at=at)
 
 
@@ -92,14 +94,25 @@ def pod_facts(pod: Object, stages: Stages) -> dict[str, str]:
     metadata, status = pod["metadata"], pod.get("status") or {}
     containers = status.get("containerStatuses") or ()
     owners = metadata.get("ownerReferences") or ()
+    simulate, spec = _chosen(pod, stages, "pods"), pod["spec"]
+    ending = pod_ending(pod) if not simulate else None
     return {
         "phase": status.get("phase") or "Pending",
         "deleting": "yes" if "deletionTimestamp" in metadata else "no",
         "containers": next(iter(containers[0].get("state") or ()), "none") if containers else "none",
-        "simulate": _chosen(pod, stages, "pods"),
-        "restartPolicy": pod["spec"].get("restartPolicy") or "Always",
+        "simulate": simulate,
+        "restartPolicy": spec.get("restartPolicy") or "Always",
         "owner": next((str(each.get("kind")) for each in owners if each.get("controller")), ""),
+        "command": "unknown" if ending is None else "fails" if ending.code else "succeeds",
+        "probed": "later" if readiness_delay(pod) else "at-once",
+        "limited": "yes" if spec.get("activeDeadlineSeconds") else "no",
     }
+
+
+def readiness_delay(pod: Object) -> int:
+    """Seconds after their start in which containers do not count as ready, because nobody has looked yet."""
+    probes = [each["readinessProbe"] for each in pod["spec"]["containers"] if each.get("readinessProbe")]
+    return max((each.get("initialDelaySeconds") or 0 for each in probes), default=0)
 
 
 def _chosen(obj: Object, stages: Stages, kind: str) -> str:
@@ -120,12 +133,21 @@ def _seconds(stage: str, delay: Delay, obj: Object) -> float:
     asked = parse_duration((metadata.get("annotations") or {}).get(delay.annotation)) if delay.annotation else None
     if asked is not None:
         return asked
+    if delay.of:
+        return _said(delay.of, obj)
     if delay.doubling:
         restarts = max((each.get("restartCount") or 0 for each in _statuses(obj)), default=0)
         seconds = min(seconds * 2.0 ** min(restarts, 30), delay.most or seconds)
     if delay.jitter:
         seconds += delay.jitter * crc32(f"{metadata['uid']}/{stage}".encode()) / 2**32
     return seconds
+
+
+def _said(of: str, pod: Object) -> float:
+    if of == "command":
+        ending = pod_ending(pod)
+        return ending.seconds if ending is not None else 0.0
+    return float(readiness_delay(pod) if of == "readiness" else pod["spec"].get("activeDeadlineSeconds") or 0)
 
 
 def _moment(name: str, obj: Object) -> float | None:
@@ -136,6 +158,8 @@ def _moment(name: str, obj: Object) -> float | None:
     if name == "scheduled":
         bound = get_condition(obj, "PodScheduled") or {}
         return parse_time(bound.get("lastTransitionTime")) or parse_time(metadata.get("creationTimestamp"))
+    if name == "accepted":
+        return parse_time((obj.get("status") or {}).get("startTime"))
     if name == "started":
         return _newest(((each.get("state") or {}).get("running") or {}).get("startedAt") for each in _statuses(obj))
     if name == "ended":

@@ -7,10 +7,12 @@ from typing import Protocol
 from shoal.client.requests import Client
 from shoal.clock import Clock
 from shoal.controlplane.nodes.controller import Kubelet
+from shoal.controlplane.nodes.heartbeats import Heartbeats
 from shoal.controlplane.nodes.lifecycle.controller import NodeLifecycle
 from shoal.controlplane.nodes.places import HostedClusters, OneCluster
 from shoal.controlplane.nodes.stages import Stages
 from shoal.controlplane.nodes.view import View
+from shoal.controlplane.recorder import Recorder
 
 
 class Runnable(Protocol):
@@ -22,12 +24,13 @@ class Runnable(Protocol):
 def node_loops(client: Client, clock: Clock, stages: Stages | None = None) -> list[Runnable]:
     """For the logical clusters of profile `cluster` in one store. `client` is at root."""
     view = View(HostedClusters(client, clock), clock)
-    kubelet, lifecycle = Kubelet(view, clock, stages), NodeLifecycle(view, clock)
+    kubelet = Kubelet(view, clock, Recorder(client, clock), stages)
+    lifecycle = NodeLifecycle(view, clock)
     return [view, kubelet.nodes, kubelet.pods, lifecycle.taints, lifecycle.evictions]
 
 
 def simulated_node_loops(client: Client, clock: Clock, stages: Stages | None = None) -> list[Runnable]:
-    """For the one cluster behind an API server, whose own control plane looks after its nodes' life."""
+    """For the one cluster behind an API server, whose own control plane looks after nodes by their Leases."""
     view = View(OneCluster(client), clock)
-    kubelet = Kubelet(view, clock, stages)
-    return [view, kubelet.nodes, kubelet.pods]
+    kubelet = Kubelet(view, clock, Recorder(client, clock), stages)
+    return [view, kubelet.nodes, kubelet.pods, Heartbeats(view, clock).loop]

@@ -41,7 +41,7 @@ class HostedClusters:
         self._client = client
         self._versions: dict[str, str] = {}
         self._servers = ""
-        self._reflector = Reflector(client.at("root"), CLUSTERS, clock, self._changed)
+        self._reflector = Reflector(client.at("root"), CLUSTERS, clock, self._changed, shared=True)
 
     def _changed(self, key: Key, obj: Object | None) -> None:
         name, spec = key[2], (obj or {}).get("spec") or {}

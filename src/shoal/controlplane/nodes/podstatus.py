@@ -32,6 +32,8 @@ def pod_status(pod: Object, target: PodNext, place: Place) -> Object:
     spec, old = pod["spec"], pod.get("status") or {}
     status = {**old, "phase": target.phase, "hostIP": place.host, "hostIPs": [{"ip": place.host}]}
     status.setdefault("startTime", place.now)
+    said = {"reason": target.podReason, "message": target.podMessage}
+    status |= {field: text for field, text in said.items() if text}
     generation = pod["metadata"].get("generation")
     if generation:
         status["observedGeneration"] = generation

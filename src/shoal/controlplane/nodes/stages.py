@@ -17,10 +17,11 @@ Object = dict[str, Any]
 N = TypeVar("N")
 
 FACTS = {
-    "pods": ("phase", "deleting", "containers", "simulate", "restartPolicy", "owner"),
+    "pods": ("phase", "deleting", "containers", "simulate", "restartPolicy", "owner", "command", "probed", "limited"),
     "nodes": ("simulate", "ready"),
 }
-MOMENTS = ("created", "scheduled", "started", "ended", "deadline")
+MOMENTS = ("created", "scheduled", "accepted", "started", "ended", "deadline")
+SAYINGS = ("", "command", "readiness", "activeDeadlineSeconds")
 PHASES = ("Pending", "Running", "Succeeded", "Failed")
 STATES = ("waiting", "running", "terminated")
 
@@ -32,6 +33,8 @@ class Delay:
     since: str = "created"
     annotation: str = ""
     """Where the object may say itself how long, such as 30s."""
+    of: str = ""
+    """What of a pod's spec says how long."""
     doubling: bool = False
     most: float = 0.0
 
@@ -46,6 +49,8 @@ class PodNext:
     exitCode: int = 0  # noqa: N815 - as the data has it
     reason: str = ""
     message: str = ""
+    podReason: str = ""  # noqa: N815
+    podMessage: str = ""  # noqa: N815
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +104,7 @@ def _stage(data: Object, kind: str, following: N) -> Stage[N]:
     delay = Delay(**data["delay"]) if data.get("delay") else None
     if delay is not None:
         _known(f"delay of stage {data['name']}", {delay.since: None}, MOMENTS)
+        _known(f"delay of stage {data['name']}", {delay.of: None}, SAYINGS)
     return Stage(data["name"], tuple((fact, frozenset(values)) for fact, values in match.items()), delay, following)
 
 

@@ -29,8 +29,8 @@ class View:
         self.node_listeners: list[Changed] = []
         self.pod_listeners: list[Changed] = []
         """Of pods that are bound to a node."""
-        self._nodes = Reflector(places.reader, NODES, clock, self._node_changed)
-        self._pods = Reflector(places.reader, PODS, clock, self._pod_changed)
+        self._nodes = Reflector(places.reader, NODES, clock, self._node_changed, shared=True)
+        self._pods = Reflector(places.reader, PODS, clock, self._pod_changed, shared=True)
         self._bound: dict[Key, Key] = {}
         self._on: dict[Key, dict[Key, None]] = {}
         """Pods by node; `_bound` is the way back."""

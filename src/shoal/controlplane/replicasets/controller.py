@@ -1,20 +1,26 @@
-"""The ReplicaSet loop: pods of every ReplicaSet in every cluster are as many as it asks for."""
+"""The ReplicaSet loop: pods of every ReplicaSet in every cluster are as many as it asks for.
+
+ReplicationControllers are ReplicaSets of an earlier time: the same loop with another `Owners`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from shoal.client.reflector import Key
 from shoal.client.requests import Client, Kind
 from shoal.clock import Clock, rfc3339
 from shoal.controlplane.hosted import HostedClusters
-from shoal.controlplane.podcontrol.control import PodControl
+from shoal.controlplane.podcontrol.control import PodControl, Teller
 from shoal.controlplane.replicasets.decide import Plan, plan, sorted_out, status
 from shoal.kinds.pod_state import next_availability
 from shoal.objects.errors import NotFound
 from shoal.objects.ownership import claim, controller_named, controller_of, selector_of
+from shoal.objects.selectors import LabelSelector
 from shoal.runtime.dependents import Dependents
+from shoal.runtime.gate import Gate
 from shoal.runtime.loop import Loop
 from shoal.runtime.ownwrites import OwnWrites
 
@@ -30,18 +36,45 @@ UNSEEN_SECONDS = 5.0
 WORKERS = 8
 
 
+@dataclass(frozen=True, slots=True)
+class Owners:
+    """The kind whose pods are counted."""
+
+    resource: Kind
+    api_version: str
+    kind: str
+    selector: Callable[[Object], LabelSelector] = selector_of
+    unsaid: frozenset[str] = frozenset()
+    """Fields of the status that it does not have."""
+
+    def named(self, pod: Object | None) -> str:
+        """The one that controls the pod, or empty."""
+        return controller_named(pod, self.api_version.partition("/")[0], self.kind)
+
+
+OWNERS = Owners(REPLICA_SETS, "apps/v1", "ReplicaSet")
+
+
 class ReplicaSetLoop:
     """Keys are ReplicaSets. The views are shared with other loops and run on their own."""
 
     def __init__(
-        self, client: Client, clock: Clock, hosted: HostedClusters, sets: Dependents, pods: Dependents
+        self,
+        client: Client,
+        clock: Clock,
+        hosted: HostedClusters,
+        sets: Dependents,
+        pods: Dependents,
+        tell: Teller | None = None,
+        owners: Owners = OWNERS,
     ) -> None:
         self._client, self._clock, self._hosted = client, clock, hosted
-        self._sets, self._pods = sets, pods
-        self._control = PodControl(client, pods, REPLICA_SETS, "apps/v1", "ReplicaSet")
+        self._sets, self._pods, self._owners = sets, pods, owners
+        self._control = PodControl(client, pods, owners.resource, owners.api_version, owners.kind, tell)
         self._statuses: OwnWrites[Key] = OwnWrites(sets)
         self._rests: dict[Key, float] = {}
-        self.loop: Loop[Key] = Loop("replicasets", clock, self.reconcile, WORKERS)
+        self.loop: Loop[Key] = Loop(owners.resource.plural, clock, self.reconcile, WORKERS)
+        self._gate: Gate[Key] = Gate(self.loop.queue.add, sets, pods)
         sets.listeners.append(self._set_changed)
         pods.listeners.append(self._pod_changed)
 
@@ -49,13 +82,13 @@ class ReplicaSetLoop:
         self.loop.queue.add(key)
 
     def _pod_changed(self, key: Key, before: Object | None, now: Object | None) -> None:
-        names = {controller_named(before, "apps", "ReplicaSet"), controller_named(now, "apps", "ReplicaSet")} - {""}
+        names = {self._owners.named(before), self._owners.named(now)} - {""}
         for name in names:
             self._wake((key[0], key[1], name))
         if now is not None and controller_of(now) is None:
             labels = now["metadata"].get("labels")
             for owner, replica_set in self._sets.beside(key):
-                if selector_of(replica_set).matches(labels):
+                if self._owners.selector(replica_set).matches(labels):
                     self.loop.queue.add(owner)
 
     def _wake(self, key: Key) -> None:
@@ -72,13 +105,13 @@ class ReplicaSetLoop:
         if replica_set is None:
             self._forget(key)
             return None
-        if not self._hosted.admits(key[0], self.loop.queue.add, key):
+        if not self._hosted.admits(key[0], self.loop.queue.add, key) or not self._gate.admits(key):
             return None
         if not self._control.in_sight(key) or not self._statuses.in_sight(key):
             return UNSEEN_SECONDS
         owned = self._pods.owned(key, replica_set["metadata"]["uid"])
         self._rest(key, len(owned))
-        claims = claim(replica_set, owned, self._pods.orphans(key))
+        claims = claim(replica_set, owned, self._pods.orphans(key), self._owners.selector(replica_set))
         if await self._control.settle(key, replica_set, claims):
             return UNSEEN_SECONDS
         active, terminating = sorted_out(claims.kept, self._control.deleted(key, claims.kept))
@@ -105,7 +138,7 @@ class ReplicaSetLoop:
     async def _carry_out(self, key: Key, replica_set: Object, todo: Plan) -> Exception | None:
         if todo.create:
             return await self._control.create(key, replica_set, todo.create)
-        return await self._control.delete(key, todo.delete) if todo.delete else None
+        return await self._control.delete(key, replica_set, todo.delete) if todo.delete else None
 
     def _related(self, key: Key, replica_set: Object) -> Iterator[Object]:
         """The pods of all ReplicaSets with the same controller, found only if somebody looks."""
@@ -118,10 +151,12 @@ class ReplicaSetLoop:
     ) -> None:
         now = self._clock.now()
         wanted = status(replica_set, active, terminating, failure, now, rfc3339(now))
+        wanted = {field: value for field, value in wanted.items() if field not in self._owners.unsaid}
         if wanted == replica_set.get("status"):
             return
+        client = self._client.at(key[0])
         try:
-            written = await self._client.at(key[0]).update(REPLICA_SETS, {**replica_set, "status": wanted}, "status")
+            written = await client.update(self._owners.resource, {**replica_set, "status": wanted}, "status")
         except NotFound:
             return
         self._statuses.wrote(key, written)

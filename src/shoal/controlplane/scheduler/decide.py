@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from shoal.controlplane.scheduler.company import Company, Mood, worths
 from shoal.controlplane.scheduler.shape import Shape
 from shoal.controlplane.scheduler.snapshot import Node
+from shoal.controlplane.scheduler.volumes import Ties
 from shoal.fit.affinity import preference, selected
 from shoal.fit.ports import clash
 from shoal.fit.resources import CPU, MEMORY, PODS, fits, lacking
@@ -21,6 +23,8 @@ Object = dict[str, Any]
 Dice = Callable[[str], int]
 """Breaks ties between nodes: the lower throw wins. The same name must throw the same number."""
 Reasons = tuple[str, ...]
+Bid = tuple[int, int, str, int]
+"""Score (the lower the better), throw, name, and the revision of the node that it is for."""
 
 SCHEDULER = "default-scheduler"
 NO_NODES = "no nodes available to schedule pods"
@@ -55,20 +59,36 @@ def is_finished(pod: Object) -> bool:
     return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
-def decide(nodes: Iterable[Node], shape: Shape, dice: Dice) -> Chosen | Refused:
-    best: tuple[int, int, str] | None = None
+def decide(
+    nodes: Iterable[Node], shape: Shape, dice: Dice, company: Company | None = None, ties: Ties | None = None
+) -> Chosen | Refused:
+    """`company`: of a pod that other pods make a difference to, `ties`: of one with volumes."""
+    bids: list[Bid] = []
+    moods: list[Mood] = []
     reasons: list[Reasons] = []
     for node in nodes:
         if not node.present:
             continue
-        why = banned(shape, node) or crowded(shape, node)
+        why = banned(shape, node) or crowded(shape, node) or (ties.reasons(node) if ties is not None else ())
+        if not why and company is not None and (obstacle := company.obstacle(node.labels)):
+            why = (obstacle,)
         if why:
             reasons.append(why)
             continue
-        bid = (-(attraction(shape, node) + headroom(shape, node)), dice(node.name), node.name)
-        if best is None or bid < best:
-            best = bid
-    return Chosen(best[2]) if best else Refused(message(reasons))
+        bids.append((-(attraction(shape, node) + headroom(shape, node)), dice(node.name), node.name, node.revision))
+        if company is not None:
+            moods.append(company.mood(node.labels))
+    if ties is not None and ties.message and (bids or reasons):
+        return Refused(f"0/{len(bids) + len(reasons)} nodes are available: {ties.message}.")
+    return Chosen(best(bids, moods)) if bids else Refused(message(reasons))
+
+
+def best(bids: list[Bid], moods: list[Mood]) -> str:
+    """The node of the best bid; `moods`, if any, are those of the same nodes."""
+    if not moods:
+        return min(bids)[2]
+    offers = zip(bids, worths(moods), strict=True)
+    return min((score - worth, throw, name) for (score, throw, name, _), worth in offers)[2]
 
 
 def banned(shape: Shape, node: Node) -> Reasons:
@@ -122,12 +142,15 @@ def message(reasons: Iterable[Reasons]) -> str:
     return f"0/{nodes} nodes are available: {', '.join(sorted(f'{n} {why}' for why, n in counts.items()))}."
 
 
-def condition(pod: Object) -> tuple[str | None, int]:
-    """Why the pod was last told that it has no node, and for which generation of it; None: it was not."""
-    for each in (pod.get("status") or {}).get("conditions") or ():
+def condition(pod: Object) -> tuple[str | None, int, str]:
+    """Why the pod was last told that it has no node (None: it was not), for which generation of it, and the node
+    where room is made for it."""
+    status = pod.get("status") or {}
+    nominated = status.get("nominatedNodeName") or ""
+    for each in status.get("conditions") or ():
         if each.get("type") == "PodScheduled" and each.get("status") == "False":
-            return each.get("message") or "", each.get("observedGeneration") or 0
-    return None, 0
+            return each.get("message") or "", each.get("observedGeneration") or 0, nominated
+    return None, 0, nominated
 
 
 def _left(used: int, room: int) -> int:

@@ -1,20 +1,22 @@
 """The pods of one hosted cluster that have no node: who is next, and who has been told what. Pure.
 
-Pods wait in groups of one shape. What is refused for one pod of a group is refused for all: the group rests until
-the cluster changes in a way that could help, and is never asked about in between.
+Pods wait in groups of one shape, and of one look to others where that matters. What is refused for one pod of a group
+is refused for all: the group rests until the cluster changes in a way that could help, and is never asked about in
+between.
 """
 
 from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from shoal.controlplane.scheduler.decide import Dice, Object, condition
+from shoal.controlplane.scheduler.decide import Object, condition
 from shoal.controlplane.scheduler.ranking import Ranking
 from shoal.controlplane.scheduler.shape import Shape
-from shoal.controlplane.scheduler.snapshot import PodKey
+from shoal.controlplane.scheduler.snapshot import PodKey, Resident, Snapshot
+from shoal.fit.podaffinity import Peer
 
 Order = tuple[int, str, int]
 """Higher priority first, then older, then who was seen first. No two pods have the same."""
@@ -30,14 +32,28 @@ class Waiting:
     uid: str
     generation: int
     shape: Shape
+    peer: Peer
     order: Order
-    told: tuple[str | None, int]
-    """The message of its condition, and for which generation; None before the first."""
+    told: tuple[str | None, int, str]
+    """The message of its condition (None before the first), for which generation, and the node it was promised."""
+    nominated: str = ""
+    """Where room is made for it."""
+
+    @property
+    def priority(self) -> int:
+        return -self.order[0]
+
+    def resident(self) -> Resident:
+        return Resident(self.key, self.uid, self.shape, self.peer, self.priority)
+
+
+GroupKey = tuple[Shape, Peer | None, PodKey | None]
+"""Whose look to others does not matter has none; who has a node promised is alone."""
 
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """Pods of one shape."""
+    """Pods that are alike."""
 
     ranking: Ranking
     pods: dict[PodKey, Waiting] = field(default_factory=dict)
@@ -51,6 +67,12 @@ class Group:
     """What all of its pods were told, but for the untold."""
     due: float = 0.0
     pause: float = FIRST_PAUSE
+
+    @property
+    def needy(self) -> bool:
+        """Pods that come somewhere may help it."""
+        company = self.ranking.company
+        return company is not None and company.needy
 
     def head(self) -> Waiting | None:
         while self.heap:
@@ -69,59 +91,84 @@ class Group:
             heard, self.message = self.pods, self.refusal
             self.pause = FIRST_PAUSE if now > self.due + LONGEST_PAUSE else min(2 * self.pause, LONGEST_PAUSE)
             self.due = now + self.pause
-        return [each for each in heard.values() if each.told != (self.refusal, each.generation)]
+        return [each for each in heard.values() if each.told != (self.refusal, each.generation, each.nominated)]
 
 
 class Pending:
-    def __init__(self, dice: Dice) -> None:
-        self._dice = dice
+    def __init__(self, key_of: Callable[[Waiting], GroupKey], make: Callable[[Waiting, GroupKey], Ranking]) -> None:
+        self._key_of, self._make = key_of, make
         self._numbers = itertools.count()
         self._pods: dict[PodKey, Waiting] = {}
-        self._groups: dict[Shape, Group] = {}
+        self._groups: dict[GroupKey, Group] = {}
+        self._home: dict[PodKey, GroupKey] = {}
         self._line: list[tuple[Order, int, Group]] = []
         """Groups that are not resting by their heads, and stale entries."""
-        self._gains = 0
+        self._resting: set[Group] = set()
+        self._needy: set[Group] = set()
+        """Those that rest and that pods which come somewhere may help."""
+        self._helps = self._revision = 0
+        self._many = EMPTY_GROUPS
 
     def __len__(self) -> int:
         return len(self._pods)
 
-    def waiting(self, key: PodKey, pod: Object, shape: Shape, old: Waiting | None = None) -> Waiting:
+    def get(self, key: PodKey) -> Waiting | None:
+        return self._pods.get(key)
+
+    def is_of(self, waiting: Waiting, group: Group) -> bool:
+        return group.pods.get(waiting.key) is waiting
+
+    def waiting(self, key: PodKey, pod: Object, shape: Shape, peer: Peer, old: Waiting | None = None) -> Waiting:
         metadata = pod["metadata"]
         uid = metadata.get("uid", "")
         number = old.order[2] if old is not None and old.uid == uid else next(self._numbers)
         order = (-(pod["spec"].get("priority") or 0), metadata.get("creationTimestamp", ""), number)
-        return Waiting(key, uid, metadata.get("generation", 0), shape, order, condition(pod))
+        told = condition(pod)
+        return Waiting(key, uid, metadata.get("generation", 0), shape, peer, order, told, told[2])
 
-    def put(self, key: PodKey, pod: Object, shape: Shape) -> bool:
-        """A pod without a node, new or changed. Whether there is something to decide, or to tell."""
+    def put(self, key: PodKey, pod: Object, shape: Shape, peer: Peer) -> Waiting | None:
+        """A pod without a node; None: there is nothing new about it."""
         old = self._pods.get(key)
-        new = self.waiting(key, pod, shape, old)
-        if old is not None and (old.uid, old.generation, old.shape) == (new.uid, new.generation, shape):
-            return False
+        new = self.waiting(key, pod, shape, peer, old)
+        if old is not None and (old.uid, old.generation, old.shape, old.peer) == (new.uid, new.generation, shape, peer):
+            return None
         self.drop(key)
         self.join(new)
-        return True
+        return new
 
     def join(self, waiting: Waiting) -> None:
         self._pods[waiting.key] = waiting
-        group = self._groups.get(waiting.shape)
+        key = self._home[waiting.key] = self._key_of(waiting)
+        group = self._groups.get(key)
         if group is None:
             self._prune()
-            group = self._groups[waiting.shape] = Group(Ranking(waiting.shape, self._dice))
+            group = self._groups[key] = Group(self._make(waiting, key))
         group.pods[waiting.key] = group.untold[waiting.key] = waiting
         heapq.heappush(group.heap, (waiting.order, waiting.key))
         self._line_up(group)
 
     def drop(self, key: PodKey) -> None:
-        waiting = self._pods.pop(key, None)
-        if waiting is not None:
-            group = self._groups[waiting.shape]
+        if self._pods.pop(key, None) is not None:
+            group = self._groups[self._home.pop(key)]
             del group.pods[key]
             group.untold.pop(key, None)
 
+    def move(self, which: Callable[[Waiting], bool] | None = None) -> bool:
+        """Those of `which` go to new groups, without it all that belong to other groups now. Whether there are any."""
+        strays = which or (lambda waiting: self._key_of(waiting) != self._home[waiting.key])
+        moved = [waiting for waiting in self._pods.values() if strays(waiting)]
+        for waiting in moved:
+            key = self._home[waiting.key]
+            self.drop(waiting.key)
+            if which is not None and not self._groups[key].pods:
+                self._forget(key)
+        for waiting in moved:
+            self.join(waiting)
+        return bool(moved)
+
     def untold(self, waiting: Waiting) -> None:
         if self._pods.get(waiting.key) is waiting:
-            self._groups[waiting.shape].untold[waiting.key] = waiting
+            self._groups[self._home[waiting.key]].untold[waiting.key] = waiting
 
     def next(self) -> tuple[Waiting, Group] | None:
         """The pod to decide about, of the groups that are not resting. It stays until dropped."""
@@ -137,17 +184,31 @@ class Pending:
                 heapq.heappop(self._line)
         return None
 
-    def wake(self, gains: int) -> None:
+    def wake(self, snapshot: Snapshot) -> None:
         """After changes that could help: groups that rest are asked about again."""
-        if gains == self._gains:
+        helped, changed = snapshot.helps != self._helps, snapshot.revision != self._revision
+        self._helps, self._revision = snapshot.helps, snapshot.revision
+        if not helped and not changed:
             return
-        self._gains = gains
-        for group in self._groups.values():
+        for group in list(self._resting if helped else self._needy):
             group.refusal = ""
+            self._resting.discard(group)
+            self._needy.discard(group)
             self._line_up(group)
 
+    def rest(self, group: Group, refusal: str) -> None:
+        group.refusal = refusal
+        self._resting.add(group)
+        if group.needy:
+            self._needy.add(group)
+
+    @property
+    def needy(self) -> bool:
+        """Somebody rests whom a pod that comes somewhere may help."""
+        return bool(self._needy)
+
     def resting(self) -> Iterator[Group]:
-        return (group for group in self._groups.values() if group.refusal and group.pods)
+        return (group for group in self._resting if group.pods)
 
     def _line_up(self, group: Group) -> None:
         head = group.head()
@@ -156,6 +217,15 @@ class Pending:
             heapq.heappush(self._line, (head.order, next(self._numbers), group))
 
     def _prune(self) -> None:
-        empty = [shape for shape, group in self._groups.items() if not group.pods]
-        for shape in empty[: max(len(empty) - EMPTY_GROUPS, 0)]:
-            self._groups.pop(shape).lined = None
+        if len(self._groups) <= self._many:
+            return
+        empty = [key for key, group in self._groups.items() if not group.pods]
+        for key in empty[: max(len(empty) - EMPTY_GROUPS, 0)]:
+            self._forget(key)
+        self._many = len(self._groups) + EMPTY_GROUPS
+
+    def _forget(self, key: GroupKey) -> None:
+        group = self._groups.pop(key)
+        group.lined = None
+        self._resting.discard(group)
+        self._needy.discard(group)

@@ -7,10 +7,13 @@ looks again only at the nodes that changed.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from shoal.controlplane.scheduler.shape import Shape
+from shoal.fit.podaffinity import Peer, Terms
 from shoal.fit.ports import HostPort
 from shoal.fit.resources import Resources, add_to, allocatable, subtract_from
 
@@ -20,6 +23,21 @@ PodKey = tuple[str, str]
 
 LOG = 1024
 """Changes remembered at least; whoever missed more looks at all nodes."""
+
+
+@dataclass(slots=True, eq=False)
+class Resident:
+    """A pod on a node, or to come there."""
+
+    key: PodKey
+    uid: str
+    shape: Shape
+    peer: Peer
+    priority: int = 0
+    started: str = ""
+    """When its containers did; "": not yet."""
+    preempted: bool = False
+    """It goes, or is about to be told to, to make room."""
 
 
 @dataclass(slots=True, eq=False)
@@ -41,12 +59,37 @@ class Node:
     memory: int = 0
     """What its pods are taken to use, for comparing nodes."""
     ports: list[HostPort] = field(default_factory=list)
-    pods: int = 0
+    pods: dict[PodKey, Resident] = field(default_factory=dict)
+    peers: dict[Peer, int] = field(default_factory=dict)
+    """How many of its pods look like that to others."""
 
+    def take_in(self, resident: Resident) -> None:
+        shape, peer = resident.shape, resident.peer
+        self.pods[resident.key] = resident
+        subtract_from(self.free, shape.requests)
+        self.cpu += shape.cpu
+        self.memory += shape.memory
+        self.ports += shape.ports
+        self.peers[peer] = self.peers.get(peer, 0) + 1
 
-class Placed(NamedTuple):
-    node: str
-    shape: Shape
+    def let_go(self, resident: Resident) -> None:
+        shape, peer = resident.shape, resident.peer
+        del self.pods[resident.key]
+        add_to(self.free, shape.requests)
+        self.cpu -= shape.cpu
+        self.memory -= shape.memory
+        for port in shape.ports:
+            self.ports.remove(port)
+        self.peers[peer] -= 1
+        if not self.peers[peer]:
+            del self.peers[peer]
+
+    def copy(self) -> Node:
+        """To try things out; nobody is told."""
+        return Node(
+            self.name, self.present, self.labels, self.taints, self.unschedulable, self.room, self.described,
+            self.revision, dict(self.free), self.cpu, self.memory, list(self.ports), dict(self.pods), dict(self.peers),
+        )  # fmt: skip
 
 
 class Log:
@@ -70,13 +113,26 @@ class Log:
 class Snapshot:
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
-        self.placed: dict[PodKey, Placed] = {}
+        self.placed: dict[PodKey, str] = {}
+        """The node of each pod."""
+        self.helps = 0
+        """Another number whenever a pod that fitted nowhere might fit now, or does not for another reason."""
+        self.priorities: Counter[int] = Counter()
+        self._terms: Counter[Terms] = Counter()
+        """How many pods say this of other pods."""
+        self.said: list[Terms] = []
+        """All that pods say of others, in the order in which it came up; another list when it was tidied."""
+        self.sayings = 0
+        """Another number whenever something new is said."""
+        self._labels: dict[str, Mapping[str, str]] = {}
+        self.namespaces = 0
+        """Another number whenever the labels of a namespace are others."""
         self._changes = Log()
         self._gains = Log()
 
     @property
     def gains(self) -> int:
-        """Another number whenever a pod that fitted nowhere might fit now, or does not for another reason."""
+        """Another number whenever a node may be better for some pod than it was."""
         return self._gains.number
 
     @property
@@ -90,6 +146,21 @@ class Snapshot:
     def changed_since(self, revision: int) -> set[str] | None:
         """The names of the nodes that are better or worse, or gone."""
         return self._changes.since(revision)
+
+    def namespace_labels(self, namespace: str) -> Mapping[str, str]:
+        return self._labels.get(namespace) or {}
+
+    def put_namespace(self, name: str, labels: Mapping[str, str] | None) -> bool:
+        """Whether somebody may be in another company now."""
+        if (self._labels.get(name) or {}) == (labels or {}):
+            return False
+        if labels:
+            self._labels[name] = labels
+        else:
+            self._labels.pop(name, None)
+        self.namespaces += 1
+        self.helps += 1
+        return True
 
     def put_node(self, obj: Object) -> bool:
         """Whether anything that matters here is new."""
@@ -105,6 +176,7 @@ class Snapshot:
         node.present, node.room = True, room
         node.labels, node.taints, node.unschedulable = said
         self._changed(node, gain=True)
+        self.helps += 1
         node.described = node.revision
         return True
 
@@ -114,42 +186,76 @@ class Snapshot:
             return False
         node.present = False
         self._changed(node, gain=True)
+        self.helps += 1
         self._forget(node)
         return True
 
-    def place(self, key: PodKey, name: str, shape: Shape) -> bool:
+    def resident(self, key: PodKey) -> Resident | None:
+        name = self.placed.get(key)
+        return self.nodes[name].pods[key] if name is not None else None
+
+    def place(self, name: str, resident: Resident) -> bool:
         """Puts the pod there, and nowhere else. Whether another node, or this one, has more room now."""
-        old = self.placed.get(key)
-        if old is not None and old.node == name and old.shape is shape:
-            return False
+        key = resident.key
+        node = self.nodes.get(name)
+        old = node.pods.get(key) if node is not None else None
+        if node is not None and old is not None and old.shape is resident.shape:
+            return self._exchange(node, old, resident)
         gained = self.remove(key)
         node = self.nodes.get(name)
         if node is None:
             node = self.nodes[name] = Node(name)
-        self.placed[key] = Placed(name, shape)
-        subtract_from(node.free, shape.requests)
-        node.cpu += shape.cpu
-        node.memory += shape.memory
-        node.ports += shape.ports
-        node.pods += 1
+        self.placed[key] = name
+        node.take_in(resident)
+        self._count(resident, 1)
         self._changed(node)
         return gained
 
-    def remove(self, key: PodKey) -> bool:
-        """Whether it was there."""
-        placed = self.placed.pop(key, None)
-        if placed is None:
+    def _exchange(self, node: Node, old: Resident, new: Resident) -> bool:
+        """The pod takes what it took, but others may see it with other eyes."""
+        self._count(new, 1)
+        self._count(old, -1)
+        if old.peer is new.peer:
+            node.pods[new.key] = new
             return False
-        node, shape = self.nodes[placed.node], placed.shape
-        add_to(node.free, shape.requests)
-        node.cpu -= shape.cpu
-        node.memory -= shape.memory
-        for port in shape.ports:
-            node.ports.remove(port)
-        node.pods -= 1
+        node.let_go(old)
+        node.take_in(new)
+        self._changed(node)
+        helps = (old.peer.labels, old.peer.terms) != (new.peer.labels, new.peer.terms)
+        self.helps += helps
+        return helps
+
+    def remove(self, key: PodKey, *, quietly: bool = False) -> bool:
+        """Whether it was there. `quietly`: that helps nobody, for it comes back at once."""
+        name = self.placed.pop(key, None)
+        if name is None:
+            return False
+        node = self.nodes[name]
+        resident = node.pods[key]
+        node.let_go(resident)
+        self._count(resident, -1)
         self._changed(node, gain=node.present)
+        self.helps += not quietly
         self._forget(node)
         return True
+
+    def _count(self, resident: Resident, sign: int) -> None:
+        self.priorities[resident.priority] += sign
+        if not self.priorities[resident.priority]:
+            del self.priorities[resident.priority]
+        said = resident.peer.terms
+        if said is not None:
+            self._say(said, sign)
+
+    def _say(self, said: Terms, sign: int) -> None:
+        if said not in self._terms:
+            if len(self.said) > 2 * len(self._terms) + 64:
+                self.said = list(self._terms)
+            self.said.append(said)
+            self.sayings += 1
+        self._terms[said] += sign
+        if not self._terms[said]:
+            del self._terms[said]
 
     def _changed(self, node: Node, *, gain: bool = False) -> None:
         self._changes.add(node.name, len(self.nodes))

@@ -49,7 +49,7 @@ class NamespaceAccounts:
         self.loop: Loop[Key] = Loop("serviceaccounts", clock, self.reconcile)
         wildcard = client.at("*")
         self.loop.sources += [
-            Reflector(wildcard, NAMESPACES, clock, self._namespace).run,
+            Reflector(wildcard, NAMESPACES, clock, self._namespace, shared=True).run,
             Reflector(wildcard, ACCOUNTS, clock, self._member, fields=f"metadata.name={ACCOUNT}").run,
             Reflector(wildcard, CONFIG_MAPS, clock, self._member, fields=f"metadata.name={ROOT_CA}").run,
         ]

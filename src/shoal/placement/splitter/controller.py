@@ -5,12 +5,13 @@ Deployments are served once a cluster taught them to the hub: until then this lo
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from shoal.client.reflector import Key, Reflector
 from shoal.client.requests import Client, Kind
 from shoal.clock import Clock, rfc3339
-from shoal.kinds import logicalcluster, workload
+from shoal.kinds import apiresource, logicalcluster, workload
 from shoal.kinds.leaves import is_root, leaf_name
 from shoal.objects.errors import AlreadyExists, NotFound
 from shoal.objects.ownership import controller_named, is_controlled_by
@@ -24,9 +25,12 @@ Object = dict[str, Any]
 
 DEPLOYMENTS = Kind("apps", "v1", "deployments")
 CLUSTERS = Kind(workload.GROUP, workload.VERSION, workload.PLURAL, namespaced=False)
+NEGOTIATED = Kind(apiresource.GROUP, apiresource.VERSION, apiresource.NEGOTIATED_PLURAL, namespaced=False)
+NEGOTIATED_NAME = apiresource.negotiated_name(apiresource.Api("apps", "v1", "deployments"))
+DEFINITIONS = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
 LOGICAL_CLUSTERS = Kind(logicalcluster.GROUP, logicalcluster.VERSION, logicalcluster.PLURAL, namespaced=False)
 UNSERVED_SECONDS = 0.05
-"""Between looks at a kind the hub may come to serve: a 404 costs next to nothing."""
+"""Between looks at a kind of which the hub has been told, until it serves it."""
 UNSEEN_SECONDS = 5.0
 """What was written shows up by itself; this is for a view that was lost meanwhile."""
 
@@ -43,17 +47,28 @@ class Splitter:
         self._client, self._clock, self._home = client.at(home), clock, home
         self._is_hub: bool | None = None
         self._deployments = Dependents(self._client, DEPLOYMENTS, clock, unserved=UNSERVED_SECONDS)
-        self._clusters = Reflector(
-            self._client, CLUSTERS, clock, self._cluster, unserved=UNSERVED_SECONDS, listed=self._all_again
-        )
+        self._taught = asyncio.Event()
+        self._clusters = Reflector(self._client, CLUSTERS, clock, self._cluster, listed=self._all_again)
         self._sites: dict[str, Site] = {}
         self._roots: set[Key] = set()
         self._blocked: dict[Key, set[Key]] = {}
         """Roots by the Deployments that have the names of their leaves."""
         self._writes: OwnWrites[Key] = OwnWrites(self._deployments)
         self.loop: Loop[Key] = Loop("splitter", clock, self.reconcile)
-        self.loop.sources += [self._clusters.run, self._deployments.run]
+        for kind, name in ((NEGOTIATED, NEGOTIATED_NAME), (DEFINITIONS, "deployments.apps")):
+            reflector = Reflector(self._client, kind, clock, self._lesson, fields=f"metadata.name={name}")
+            self.loop.sources.append(reflector.run)
+        self.loop.sources += [self._clusters.run, self._follow]
         self._deployments.listeners.append(self._deployment)
+
+    def _lesson(self, key: Key, obj: Object | None) -> None:
+        if obj is not None and obj["spec"].get("publish", True):
+            self._taught.set()
+
+    async def _follow(self) -> None:
+        """Asking for Deployments before anybody taught them would only be noise."""
+        await self._taught.wait()
+        await self._deployments.run()
 
     def _cluster(self, key: Key, obj: Object | None) -> None:
         before = self._sites.pop(key[2], None)

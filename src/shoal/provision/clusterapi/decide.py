@@ -6,7 +6,7 @@ repeated, or cut short and begun again, ends where it would have. Only marked Ma
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -99,14 +99,6 @@ def is_claimed_by(machine: Object, claim: Object) -> bool:
     return (name, uid) == (claim["metadata"]["name"], claim["metadata"]["uid"])
 
 
-def machine_of(claim: Object, machines: Mapping[str, Object]) -> Object | None:
-    """By what either says of the other. `machines` are by namespace/name."""
-    named = machines.get(annotation(claim, MACHINE))
-    if named is not None:
-        return named
-    return next((machine for machine in machines.values() if is_claimed_by(machine, claim)), None)
-
-
 def lives_on(claim: Object, machine: Object | None) -> bool:
     """Whether the NodeClaim needs a Machine to be there: one of its own that stays, or one that is still to come."""
     if machine is not None:
@@ -119,7 +111,7 @@ def _sort(machines: Iterable[Object], claims: Iterable[Object]) -> _Sorted:
     by_owner = {annotation(machine, CLAIMED_BY_UID): machine for machine in by_name.values()}
     found, taken = _Sorted(), set()
     for claim in sorted(claims, key=_age_order):
-        machine = by_name.get(annotation(claim, MACHINE)) or by_owner.get(claim["metadata"]["uid"])
+        machine = by_owner.get(claim["metadata"]["uid"])
         if machine is not None:
             taken.add(full_name(machine))
         if not lives_on(claim, machine):
@@ -128,7 +120,7 @@ def _sort(machines: Iterable[Object], claims: Iterable[Object]) -> _Sorted:
             found.wanting.append(claim)
             continue
         found.settled += 1
-        if not (is_claimed_by(machine, claim) and annotation(claim, MACHINE)):
+        if not annotation(claim, MACHINE):
             found.told.append((machine, claim))
     for name, machine in sorted(by_name.items(), key=lambda each: _age_order(each[1])):
         if is_going(machine):

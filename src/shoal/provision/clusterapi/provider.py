@@ -26,7 +26,7 @@ from shoal.provision.cloudprovider import (
     NotYet,
     Told,
 )
-from shoal.provision.clusterapi.decide import is_marked, lives_on
+from shoal.provision.clusterapi.decide import is_claimed_by, is_marked, lives_on
 from shoal.provision.clusterapi.offers import (
     can_be_bought_from,
     capacity,
@@ -75,11 +75,7 @@ class ClusterAPI:
         return self.machines.synced and self.deployments.synced and self._view.synced
 
     def instance_types(self, cluster: str, node_class: Object) -> list[InstanceType]:
-        home = self._homes.of(cluster)
-        if home is None:
-            return []
-        found = [each for each in self._deployments(home) if can_be_bought_from(each) and selected(each, node_class)]
-        claimed = self._claimed(cluster)
+        claimed, found = self._claimed(cluster), self._sellers(cluster, node_class)
         types = instance_types(found, claimed)
         if claimed[""] and any(offering.room is not None for each in types for offering in each.offerings):
             types = instance_types(found, self._foreseen(cluster, types, claimed))
@@ -87,10 +83,8 @@ class ClusterAPI:
 
     def class_problem(self, cluster: str, node_class: Object) -> tuple[str, str] | None:
         home = self._homes.of(cluster)
-        if home is None:
-            return "ClusterNotFound", "no Cluster API Cluster stands behind this cluster"
-        members = [each for each in self._deployments(home) if takes_part(each)]
-        where = f"of Cluster {home.namespace}/{home.name}"
+        members = [each for each in self._deployments(home) if takes_part(each)] if home is not None else []
+        where = f"of Cluster {home.namespace}/{home.name}" if home is not None else "of this cluster"
         if not members:
             label = capi.KARPENTER_MEMBER
             return "NoMachineDeployments", f"no MachineDeployment {where} has the label {label}"
@@ -134,18 +128,23 @@ class ClusterAPI:
             return found
         namespace, _, name = annotation(claim, MACHINE_DEPLOYMENT).partition("/")
         deployment = self.deployments.get(AT_HOME, name, namespace) if name else None
-        if deployment is not None:
+        if deployment is not None and home_of(deployment) == self._homes.of(cluster):
             return Instance("", node_labels(deployment), capacity(deployment), capacity(deployment))
         node_class = self._view.classes.get(cluster, class_ref(claim["spec"]).get("name", ""))
-        best = cheapest(self.instance_types(cluster, node_class), *_wishes(claim)) if node_class is not None else None
+        if node_class is None:
+            return None
+        types = instance_types(self._sellers(cluster, node_class), self._claimed(cluster))
+        best = cheapest(types, *_wishes(claim))
         return Instance("", best[1].labels, best[0].capacity, best[0].allocatable) if best is not None else None
 
     def machine_of(self, cluster: str, claim: Object) -> Object | None:
-        namespace, _, name = annotation(claim, MACHINE).partition("/")
-        if name:
-            return self.machines.get(AT_HOME, name, namespace)
+        """By what the Machine says: a NodeClaim is its cluster's to write, and could name another's."""
         place = self._of_claim.get(claim["metadata"]["uid"])
-        return self.machines.get(AT_HOME, place[1], place[0]) if place is not None else None
+        found = self.machines.get(AT_HOME, place[1], place[0]) if place is not None else None
+        return found if found is not None and self._belongs(found, cluster, claim) else None
+
+    def _belongs(self, machine: Object, cluster: str, claim: Object) -> bool:
+        return home_of(machine) == self._homes.of(cluster) and is_claimed_by(machine, claim)
 
     def machines_of(self, deployment: str) -> list[Object]:
         """Of a MachineDeployment, by namespace/name."""
@@ -164,11 +163,12 @@ class ClusterAPI:
         if not name:
             return None
         try:
-            return await self._homes.management.get(MACHINES, name, namespace)
+            machine = await self._homes.management.get(MACHINES, name, namespace)
         except NotFound as error:
             if error.kind != MACHINES.plural:
                 raise
             return None
+        return machine if self._belongs(machine, cluster, claim) else None
 
     async def _launched(self, cluster: str, claim: Object) -> Instance:
         machine = await self._machine(cluster, claim)
@@ -187,7 +187,7 @@ class ClusterAPI:
         node_class = self._view.classes.get(cluster, class_ref(spec).get("name", ""))
         if node_class is None or is_going(node_class):
             raise NodeClassNotReady(f"there is no ClusterAPINodeClass {class_ref(spec).get('name')!r}")
-        types = self.instance_types(cluster, node_class)
+        types = instance_types(self._sellers(cluster, node_class), self._claimed(cluster))
         best = cheapest(types, *_wishes(claim))
         if best is None:
             raise InsufficientCapacity(
@@ -216,6 +216,11 @@ class ClusterAPI:
                 if best is not None:
                     found[best[1].name] += 1
         return found
+
+    def _sellers(self, cluster: str, node_class: Object) -> list[Object]:
+        home = self._homes.of(cluster)
+        members = self._deployments(home) if home is not None else []
+        return [each for each in members if can_be_bought_from(each) and selected(each, node_class)]
 
     def _deployments(self, home: Home) -> list[Object]:
         return [each for each in self.deployments.of(AT_HOME) if home_of(each) == home]
@@ -253,5 +258,6 @@ def deployment_name(machine: Object) -> str:
     return f"{machine['metadata']['namespace']}/{capi.labels_of(machine).get(capi.DEPLOYMENT_NAME, '')}"
 
 
-def home_of(deployment: Object) -> Home:
-    return Home(deployment["metadata"]["namespace"], capi.cluster_name(deployment))
+def home_of(obj: Object) -> Home:
+    """Of a Machine or MachineDeployment."""
+    return Home(obj["metadata"]["namespace"], capi.cluster_name(obj))

@@ -34,7 +34,6 @@ from shoal.provision.emptiness.decide import (
 )
 from shoal.provision.homes import Homes
 from shoal.provision.lifecycle.decide import with_condition
-from shoal.provision.provisioning.pods import is_provisionable
 from shoal.provision.recorder import NORMAL, Recorder
 from shoal.provision.view import CLAIMS, NODES, PODS, View, provider_id_of
 from shoal.runtime.loop import Later, Loop
@@ -52,7 +51,7 @@ class Promises(Protocol):
 
     def is_promised(self, cluster: str, claim: str, node: str) -> bool: ...
 
-    def is_deciding(self, cluster: str) -> bool: ...
+    def is_undecided(self, cluster: str) -> bool: ...
 
 
 class Emptiness:
@@ -128,8 +127,7 @@ class Emptiness:
         began = max(self._began, self._changed.get((cluster, node_name), initialized_at(claim)))
         if now < began + after:
             return began + after - now + 0.001
-        waiting = any(is_provisionable(pod) for pod in view.pods.of(cluster))
-        if waiting or self._promises.is_deciding(cluster) or self._promises.is_promised(cluster, name, node_name):
+        if self._promises.is_undecided(cluster) or self._promises.is_promised(cluster, name, node_name):
             return LOOK_SECONDS
         if self._allowed(cluster, pool) < 1:
             return LOOK_SECONDS

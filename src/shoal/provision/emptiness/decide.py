@@ -9,7 +9,7 @@ from typing import Any
 from shoal.kinds.karpenter import DO_NOT_DISRUPT, INITIALIZED, READY, annotation, is_going, seconds
 from shoal.objects.conditions import condition_is, get_condition
 from shoal.objects.duration import parse_time
-from shoal.provision.provisioning.pods import is_of_the_node
+from shoal.provision.pods import is_of_the_node
 
 Object = dict[str, Any]
 

@@ -27,7 +27,7 @@ from shoal.kinds.karpenter import (
 from shoal.objects.conditions import condition_is, get_condition, set_condition
 from shoal.objects.duration import parse_time
 from shoal.provision.cloudprovider import Instance
-from shoal.provision.provisioning.pods import is_of_the_node
+from shoal.provision.pods import is_of_the_node
 
 Object = dict[str, Any]
 

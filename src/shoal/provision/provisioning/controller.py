@@ -11,15 +11,15 @@ from typing import Any
 from shoal.client.reflector import Key
 from shoal.clock import Clock
 from shoal.fit.resources import amounts
-from shoal.kinds.karpenter import NODE_CLAIM, READY, class_ref, is_going, template_spec
+from shoal.kinds.karpenter import LAUNCHED, NODE_CLAIM, READY, class_ref, is_going, template_spec
 from shoal.objects.conditions import condition_is
 from shoal.objects.errors import AlreadyExists
 from shoal.provision.cloudprovider import CloudProvider, Instance
 from shoal.provision.homes import Homes
+from shoal.provision.pods import is_provisionable
 from shoal.provision.provisioning.claims import node_claim
 from shoal.provision.provisioning.decide import NewClaim, Plan, Pool, plan
 from shoal.provision.provisioning.places import places, used
-from shoal.provision.provisioning.pods import is_provisionable
 from shoal.provision.recorder import NORMAL, WARNING, Recorder
 from shoal.provision.view import CLAIMS, View
 from shoal.runtime.loop import Later, Loop
@@ -28,6 +28,8 @@ Object = dict[str, Any]
 
 IDLE_SECONDS, LONGEST_SECONDS = 0.05, 1.0
 """A batch ends when no new pod came for the one, or after the other."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
+"""After a NodeClaim that got no machine; doubled for each that follows."""
 LOOK_AGAIN_SECONDS = 10.0
 """While pods wait for which nothing could be done."""
 
@@ -46,6 +48,9 @@ class _Memory:
     promised: dict[str, str] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     look_again: float = 0.0
+    failures: int = 0
+    """NodeClaims in a row that got no machine."""
+    not_before: float = 0.0
 
 
 class Provisioning:
@@ -62,7 +67,6 @@ class Provisioning:
         self._homes, self._view, self._provider, self._recorder, self._clock = homes, view, provider, recorder, clock
         self._idle, self._longest = idle, longest
         self._windows: dict[str, _Window] = {}
-        self._busy: set[str] = set()
         self._memories: dict[str, _Memory] = {}
         self.loop: Loop[str] = Loop("provisioning", clock, self.reconcile)
         view.pods.listen(self._pod)
@@ -75,9 +79,11 @@ class Provisioning:
         memory = self._memories.get(cluster)
         return memory is not None and any(place in (claim, node) for place in memory.promised.values())
 
-    def is_deciding(self, cluster: str) -> bool:
-        """Whether pods wait that it has not been seen yet where they go."""
-        return cluster in self._windows or cluster in self._busy
+    def is_undecided(self, cluster: str) -> bool:
+        """Whether pods wait of which it is not known yet where they go."""
+        memory = self._memories.get(cluster, _Memory())
+        uids = (pod["metadata"]["uid"] for pod in self._view.waiting(cluster))
+        return any(uid not in memory.promised and uid not in memory.refused for uid in uids)
 
     def _pod(self, key: Key, old: Object | None, new: Object | None) -> None:
         if new is not None and is_provisionable(new):
@@ -98,6 +104,15 @@ class Provisioning:
             self._trigger(key[0])
 
     def _claim(self, key: Key, old: Object | None, new: Object | None) -> None:
+        memory = self._memories.get(key[0])
+        if new is not None and condition_is(new, LAUNCHED):
+            if memory is not None:
+                memory.failures = 0
+        elif new is None and old is not None and memory is not None and not condition_is(old, LAUNCHED):
+            # What could not be had a moment ago is not asked for at once again.
+            pause = min(FIRST_PAUSE * 2**memory.failures, LONGEST_PAUSE)
+            memory.failures = min(memory.failures + 1, 20)
+            memory.not_before = self._clock.monotonic() + pause
         if new is None or (is_going(new) and old is not None and not is_going(old)):
             self._trigger(key[0])
 
@@ -122,7 +137,7 @@ class Provisioning:
         window = self._windows.get(cluster)
         memory = self._memories.setdefault(cluster, _Memory())
         if window is not None:
-            left = min(window.last + self._idle, window.first + self._longest) - now
+            left = max(min(window.last + self._idle, window.first + self._longest), memory.not_before) - now
             if left > 0.001:
                 return left
         elif now < memory.look_again - 0.001:
@@ -130,16 +145,11 @@ class Provisioning:
         if not (self._view.synced and self._provider.synced):
             raise Later("not everything has been listed yet")
         self._windows.pop(cluster, None)
-        self._busy.add(cluster)
         memory.look_again = 0.0  # should this fail, the next try is not too early
-        try:
-            pods = [pod for pod in self._view.pods.of(cluster) if is_provisionable(pod)]
-            if pods and self._view.pools.of(cluster):
-                await self._provision(cluster, pods, memory)
-        finally:
-            self._busy.discard(cluster)
-        if not pods:
+        pods = self._view.waiting(cluster)
+        if not pods or not self._view.pools.of(cluster):
             return None
+        await self._provision(cluster, pods, memory)
         memory.look_again = self._clock.monotonic() + LOOK_AGAIN_SECONDS
         return LOOK_AGAIN_SECONDS
 

@@ -12,9 +12,9 @@ from shoal.fit.taints import UNSCHEDULABLE
 from shoal.kinds.karpenter import INITIALIZED, INITIALIZED_LABEL, is_ephemeral, is_going, pool_of, provider_id
 from shoal.objects.conditions import condition_is
 from shoal.provision.cloudprovider import Instance
+from shoal.provision.pods import is_of_the_node
 from shoal.provision.provisioning.decide import Place, overhead
 from shoal.provision.provisioning.packing import NODES
-from shoal.provision.provisioning.pods import is_of_the_node
 
 Object = dict[str, Any]
 PodsOn = Callable[[str], Sequence[Object]]

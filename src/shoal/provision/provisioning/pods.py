@@ -1,4 +1,4 @@
-"""Which pods wait for a node, and what they ask of it; pods that ask for the same are one shape. Pure."""
+"""What pods ask of a node; those that ask for the same are one shape. Pure."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import orjson
 from shoal.fit.ports import HostPort, host_ports
 from shoal.fit.requirements import Requirements, from_pod, required_terms
 from shoal.fit.resources import CPU, MEMORY, Resources, pod_requests
-from shoal.kinds.karpenter import HOSTNAME, POOL_LABEL, is_going
-from shoal.objects.conditions import get_condition
+from shoal.kinds.karpenter import HOSTNAME, POOL_LABEL
 from shoal.objects.selectors import LabelSelector, from_label_selector
 
 Object = dict[str, Any]
@@ -40,22 +39,6 @@ class Shape:
 class Group:
     shape: Shape
     pods: list[Object]
-
-
-def is_provisionable(pod: Object) -> bool:
-    """The scheduler found no node for it, and nobody else is about to make room."""
-    spec, status = pod.get("spec") or {}, pod.get("status") or {}
-    scheduled = get_condition(pod, "PodScheduled") or {}
-    waiting = scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable"
-    if not waiting or spec.get("nodeName") or is_going(pod) or status.get("phase") not in (None, "", "Pending"):
-        return False
-    return not status.get("nominatedNodeName") and not is_of_the_node(pod)
-
-
-def is_of_the_node(pod: Object) -> bool:
-    """A DaemonSet's pod or a static one: it comes with its node and goes with it."""
-    owners = pod["metadata"].get("ownerReferences") or ()
-    return any(owner.get("kind") in ("DaemonSet", "Node") and owner.get("controller", True) for owner in owners)
 
 
 def groups(pods: Iterable[Object]) -> list[Group]:

@@ -1,7 +1,9 @@
 """Whether this server has seen everything that any server of the store had answered for: asked of etcd once for
 all who wait.
 
-Who comes while a question is under way waits for the next one: the first may have been answered before.
+Who comes while a question is under way waits for the next one: the first may have been answered before. A question
+costs as much as ten answers from memory, so after one for many the next rests a moment: their clients ask again, and
+share it.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ from shoal.objects.errors import StoreError
 from shoal.store.interface import StoreUnavailable
 
 PATIENCE_SECONDS = 15.0
+MANY = 4
+REST_SECONDS = 0.001
 
 
 class Freshness:
@@ -20,6 +24,7 @@ class Freshness:
         self._newest, self._reached = newest, reached
         self._waiting: list[asyncio.Future[None]] = []
         self._asking: asyncio.Task[None] | None = None
+        self._rest_until = 0.0
 
     def __call__(self) -> asyncio.Future[None]:
         loop = asyncio.get_running_loop()
@@ -35,10 +40,15 @@ class Freshness:
             await asyncio.gather(self._asking, return_exceptions=True)
 
     async def _rounds(self) -> None:
+        loop = asyncio.get_running_loop()
         try:
             while self._waiting:
+                if loop.time() < self._rest_until:
+                    await asyncio.sleep(REST_SECONDS)
                 answered, self._waiting = self._waiting, []
                 error = await self._round()
+                if len(answered) >= MANY:
+                    self._rest_until = loop.time() + REST_SECONDS
                 for waiting in answered:
                     if waiting.done():
                         continue

@@ -19,6 +19,8 @@ from shoal.store.interface import StoreFormat, StoreLost, StoreUnavailable
 FORMAT = 1
 OLDEST_VERSION = (3, 5, 13)
 """Before it etcd may lose what it had acknowledged, or tell of progress before the events it speaks of."""
+_WAKING = "before receiving SETTINGS frame"
+"""It listens, and does not serve yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,12 @@ class Claim:
 
 
 async def check_members(connection: Connection) -> None:
-    """At least one member answers, and every one that does is new enough."""
+    """At least one member answers, and every one that does is new enough. Who has just been started is waited for;
+    other failures are told at once, for a wrong flag would be wrong a while later too."""
+    await connection.patiently(lambda: _check_members(connection))
+
+
+async def _check_members(connection: Connection) -> None:
     failures = []
     for member in connection.members:
         try:
@@ -48,7 +55,8 @@ async def check_members(connection: Connection) -> None:
                 "because older ones can lose acknowledged writes"
             )
     if len(failures) == len(connection.members):
-        raise StoreUnavailable("; ".join(map(str, failures)))
+        said = "; ".join(map(str, failures))
+        raise (Transient if _WAKING in said else StoreUnavailable)(said)
 
 
 def _version(text: str) -> tuple[int, ...]:

@@ -37,13 +37,15 @@ class Health:
         down: Callable[[], None],
         told: Callable[[], None],
         denied: Callable[[], None],
+        was_healthy: bool = False,
     ) -> None:
         """`up` after every probe that was answered, `down` at the first that was not, `told` at a new verdict,
-        `denied` where the credentials are not accepted."""
+        `denied` where the credentials are not accepted. `was_healthy`: it answered when it was last looked at, by
+        somebody else, so silence has its grace."""
         self._clock, self._probe = clock, probe
         self._up, self._down, self._told, self._denied = up, down, told, denied
         self.reachable = False
-        self.verdict: Verdict | None = None
+        self.verdict = Verdict(True, "Answering") if was_healthy else None
         self._doubt = asyncio.Event()
         self._silent_since: float | None = None
 

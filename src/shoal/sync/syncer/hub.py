@@ -180,9 +180,15 @@ class Hub:
             self._aim(work, frozenset())
 
     async def _watch(self, synced: Synced) -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._reflectors[synced].run())
-            group.create_task(self._until_done(partial(self._find_unlabelled, synced)))
+        reflector = self._reflectors[synced]
+        while True:
+            try:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(self._until_done(partial(self._find_unlabelled, synced)))
+                    group.create_task(reflector.run())
+            except* Exception:
+                log.exception("the hub's watch of %s failed", synced.api.group_resource)
+            await self._clock.sleep(AGAIN_SECONDS)
 
     async def _find_unlabelled(self, synced: Synced) -> None:
         """Objects whose label was taken away while nobody looked; the watch does not show them."""

@@ -16,13 +16,14 @@ from shoal.client.requests import Client
 from shoal.client.transport import Unreachable
 from shoal.clock import Clock
 from shoal.kinds import workload
-from shoal.objects.errors import NotFound, ShoalError, StatusError
+from shoal.objects.conditions import condition_is
+from shoal.objects.errors import NotFound, ShoalError, StatusError, TooManyRequests
 from shoal.runtime.loop import Later, Loop
 from shoal.sync.conditions import Condition
 from shoal.sync.discovery import discover
 from shoal.sync.reporting import Reporter
 from shoal.sync.syncer.decide import MANAGER, Plan, Target, covers, fingerprint, plan
-from shoal.sync.syncer.health import Health
+from shoal.sync.syncer.health import GRACE_SECONDS, Health
 from shoal.sync.syncer.hub import Hub, Synced, Work
 from shoal.sync.syncer.namespaces import Namespaces
 
@@ -62,6 +63,8 @@ class Syncer:
         self._namespaces = Namespaces(client, self.name, hub_id)
         self._copies: dict[Synced, Copies] = {}
         self._complete = False
+        self._was_ready = condition_is(cluster, workload.SYNCER_READY)
+        self._unready_since: float | None = None
         self._aside: set[Work | str] = set()
         self._settled: dict[Work, str] = {}
         self._orphans: set[Work] = set()
@@ -117,11 +120,16 @@ class Syncer:
         for key in self._aside:
             self._loop.queue.add_after(key, ASIDE_SECONDS)
         self._aside.clear()
+        if self._unready_since is not None:
+            self._report_soon()
 
     def _open(self) -> None:
         """A watch goes on where it was cut."""
         for synced, copies in self._copies.items():
-            if copies.task is None or copies.task.done():
+            if copies.task is not None and copies.task.done() and not copies.task.cancelled():
+                log.error("syncer %s: a watch failed", self.name, exc_info=copies.task.exception())
+                copies.task = None
+            if copies.task is None:
                 name = f"syncer {self.name} {synced.api.group_resource}"
                 copies.task = asyncio.create_task(copies.reflector.run(), name=name)
 
@@ -142,7 +150,8 @@ class Syncer:
             self._news.clear()
             try:
                 synced = sorted(synced.api.group_resource for synced in self._copies)
-                await self._reporter.cluster(self.name, self.uid, self._conditions(), synced)
+                found = self._conditions()
+                await self._reporter.cluster(self.name, self.uid, found, synced if self._complete else None)
             except ShoalError as error:
                 log.info("syncer %s: its status cannot be written: %s", self.name, error)
                 await self._clock.sleep(1.0)
@@ -154,20 +163,28 @@ class Syncer:
         if verdict is not None:
             status = "True" if verdict.healthy else "False"
             found.append(Condition(workload.HEARTBEAT_HEALTHY, status, verdict.reason, verdict.message))
-        missing = sorted(s.api.group_resource for s, copies in self._copies.items() if not copies.reflector.synced)
-        if not self._complete:
-            said = "it is not known yet which APIs the cluster offers"
-            found.append(Condition(workload.SYNCER_READY, "False", "WorkloadClusterStatusUnknown", said))
-        elif missing:
-            said = f"not listed yet: {', '.join(missing)}"
-            found.append(Condition(workload.SYNCER_READY, "False", "WorkloadClusterStatusUnknown", said))
-        else:
-            found.append(Condition(workload.SYNCER_READY, "True", "Syncing"))
+        found += self._readiness()
         names = sorted(f"{work.synced.api.group_resource} {work.namespace}/{work.name}" for work in self._orphans)
         said = f"without an object on this hub, left alone: {', '.join(names[:MOST_NAMED])}"
         said += f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
         found.append(Condition("Orphans", "True", "HubObjectsMissing" if names else "", said))
         return found
+
+    def _readiness(self) -> list[Condition]:
+        """Nothing for a while where it was ready: a restart, or one more kind, is no failure."""
+        missing = sorted(s.api.group_resource for s, copies in self._copies.items() if not copies.reflector.synced)
+        if self._complete and not missing:
+            self._was_ready, self._unready_since = True, None
+            return [Condition(workload.SYNCER_READY, "True", "Syncing")]
+        now = self._clock.monotonic()
+        if self._unready_since is None:
+            self._unready_since = now
+        if self._was_ready and now - self._unready_since < GRACE_SECONDS:
+            return []
+        said = f"not listed yet: {', '.join(missing)}"
+        if not self._complete:
+            said = "it is not known yet which APIs the cluster offers"
+        return [Condition(workload.SYNCER_READY, "False", "WorkloadClusterStatusUnknown", said)]
 
     # --- what it does ---
 
@@ -247,7 +264,7 @@ class Syncer:
                 await self._namespaces.create(work.namespace)
                 made = await self._client.apply(work.synced.resource, wanted, MANAGER)
         except StatusError as error:
-            if error.status_code < 500:
+            if error.status_code < 500 and not isinstance(error, TooManyRequests):
                 await self._hub.tell(work, obj, f"{self.name} refused it: {error.message}"[:1000])
             raise
         self._settled.pop(work, None)

@@ -28,6 +28,7 @@ from shoal.kinds.capi import (
     owner_reference,
 )
 from shoal.kinds.embedded import CLUSTER_FINALIZER, HOST_UID, hosted_name, logical_cluster
+from shoal.kinds.versions import problem
 
 Object = dict[str, Any]
 
@@ -82,14 +83,17 @@ def decide(seen: Snapshot, server: Server, now: str) -> Decision:
         return _said(obj, Condition("Ready", FALSE, "WaitingForOwner", "Waiting for a Cluster to refer to this"), now)
     if seen.logical is not None and not mine:
         return _said(obj, _taken(seen), now)
-    version = _version(obj, seen.cluster)
+    version, current = _version(obj, seen.cluster), _hosted_version(seen.logical)
+    refused = problem(version, current) if version != current else None
+    if refused is not None:
+        return _said(obj, Condition("Ready", FALSE, "VersionNotSupported", refused.message), now)
     patch = _patch(obj, server)
     if seen.logical is None:
         namespace, name = obj["metadata"]["namespace"], obj["metadata"]["name"]
         host = logical_cluster(namespace, name, obj["metadata"]["uid"], version)
         return Decision(patch=patch, host=host)
     upgrade = None
-    if version and (seen.logical.get("spec") or {}).get("version", "") != version:
+    if version and current != version:
         upgrade = {"spec": {"version": version}}
     token = _token(seen.credential)
     if not token:
@@ -126,6 +130,10 @@ def _taken(seen: Snapshot) -> Condition:
 def _version(obj: Object, cluster: Object) -> str:
     topology = (cluster.get("spec") or {}).get("topology") or {}
     return str((obj.get("spec") or {}).get("version") or topology.get("version") or "")
+
+
+def _hosted_version(logical: Object | None) -> str | None:
+    return str((logical.get("spec") or {}).get("version") or "") if logical is not None else None
 
 
 def _patch(obj: Object, server: Server) -> Object | None:

@@ -1,0 +1,182 @@
+"""Very many hosted clusters: made, left alone, asked for the first time, woken, worked in, asleep again, deleted.
+
+One `shoal up` whose clusters sleep early; there is no peer, for nobody else makes a cluster by one POST.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import orjson
+
+from bench.connection import Connection
+from bench.load import Figures, Job, Meter, connect, drive
+from bench.measure import SHOAL, Row, generate
+from bench.plan import Sizes
+from bench.servers import Failed, Server, Shoal
+
+LOGICAL = "/apis/core.shoal.dev/v1alpha1/logicalclusters"
+CONNECTIONS = 32
+NEW = 100
+"""Clusters that are asked right after they were made."""
+LONGEST = 300.0
+WORK = (
+    "/api",
+    "/apis",
+    "/api/v1/namespaces",
+    "/api/v1/serviceaccounts",
+    "/api/v1/pods",
+    "/apis/apps/v1/deployments",
+    "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+)
+"""What a person's first minutes with kubectl ask for."""
+
+
+class Sleepy(Shoal):
+    def __init__(self, directory: Path, clusters: int) -> None:
+        """Idle is what was not asked for longer than it takes to ask all of them."""
+        super().__init__(directory)
+        self.command = (*self.command, "--idle-seconds", str(max(2, clusters / 100)))
+
+
+def cluster_name(number: int) -> str:
+    return f"hosted-{number:06d}"
+
+
+# --- the load generator's part ---
+
+
+async def create(job: Job) -> Figures:
+    """`count` clusters of profile `cluster`."""
+    return await _each(job, (_made(job, cluster_name(number)) for number in range(job.count)))
+
+
+async def first(job: Job) -> Figures:
+    """The first answer of each of `count` new clusters, every one made before the clock starts."""
+    (connection,) = await connect(job, Connection, 1)
+    figures = Figures()
+    with Meter(job, figures):
+        for number in range(job.count):
+            name = f"new-{number:06d}"
+            await drive([connection], lambda _, name=name: _once(_made(job, name)), Figures())  # type: ignore[misc]
+            asked = job.head("GET", f"/clusters/{name}/api/v1/namespaces/default")
+            await drive([connection], lambda _, asked=asked: _once(asked), figures)  # type: ignore[misc]
+    return figures
+
+
+async def work(job: Job) -> Figures:
+    """In every cluster some reads, and one object written."""
+    return await _each(job, _works(job))
+
+
+async def delete(job: Job) -> Figures:
+    return await _each(job, (job.head("DELETE", f"{LOGICAL}/{cluster_name(number)}") for number in range(job.count)))
+
+
+async def _each(job: Job, requests: Iterator[bytes]) -> Figures:
+    connections = await connect(job, Connection, job.connections)
+    figures = Figures()
+    with Meter(job, figures):
+        await drive(connections, lambda _: lambda: next(requests, None), figures)
+    return figures
+
+
+def _once(request: bytes) -> Callable[[], bytes | None]:
+    requests = iter([request])
+    return lambda: next(requests, None)
+
+
+def _works(job: Job) -> Iterator[bytes]:
+    written = orjson.dumps({"metadata": {"name": "settings"}, "data": {"color": "blue"}})
+    for number in range(job.count):
+        below = f"/clusters/{cluster_name(number)}"
+        yield from (job.head("GET", below + path) for path in WORK)
+        yield job.head("POST", f"{below}/api/v1/namespaces/default/configmaps", len(written)) + written
+
+
+def _made(job: Job, name: str) -> bytes:
+    body = orjson.dumps(
+        {
+            "apiVersion": "core.shoal.dev/v1alpha1",
+            "kind": "LogicalCluster",
+            "metadata": {"name": name},
+            "spec": {"profile": "cluster"},
+        }
+    )
+    return job.head("POST", LOGICAL, len(body)) + body
+
+
+LOADS = {"create-clusters": create, "first-requests": first, "work-in-clusters": work, "delete-clusters": delete}
+
+
+# --- what is measured ---
+
+
+def run(sizes: Sizes, directory: Path, say: Callable[[str], None]) -> list[Row]:
+    count, title = sizes.clusters, f"{sizes.clusters:,} hosted clusters"
+    many = {"connections": CONNECTIONS, "count": count}
+    with Sleepy(directory / "clusters", count) as server:
+        server.start()
+        # What the first cluster of all loads for all others is not the cost of one.
+        generate(server, "", {"verb": "first-requests", "count": NEW})
+        before = _resident(server, sizes)
+        say(f"clusters: {count:,} are made")
+        made = generate(server, "", {"verb": "create-clusters", **many})
+        idle = _resident(server, sizes) - before
+        say("clusters: worked in")
+        worked = generate(server, "", {"verb": "work-in-clusters", **many})
+        awake = _resident(server, sizes) - before
+        say("clusters: asleep")
+        _until(lambda: _asleep(server) >= count, "the clusters do not sleep")
+        asleep = _resident(server, sizes) - before
+        for number in range(NEW):
+            server.must("DELETE", f"{LOGICAL}/new-{number:06d}")
+        _until(lambda: _left(server) == count, "the new clusters are left")
+        say("clusters: the first request of new ones, beside all others")
+        new = generate(server, "", {"verb": "first-requests", "count": NEW})
+        say("clusters: all are deleted")
+        began = time.perf_counter()
+        generate(server, "", {"verb": "delete-clusters", **many})
+        _until(lambda: _left(server) == NEW, "clusters are left")
+        gone = time.perf_counter() - began
+    each = 1024 / count
+    return [
+        _row(f"{title} made", "a second", made["operations"] / made["seconds"], 100, at_least=True),
+        _row("one that nobody has asked anything", "KB", idle * each, 100),
+        _row("one that was worked in, and is asleep", "KB", asleep * each, 100),
+        _row("one that is worked in", "KB", awake * each, 0),
+        _row("the work: requests in all of them", "a second", worked["operations"] / worked["seconds"], 0),
+        _row("first request of a new one, median", "ms", new["p50_ms"], 50),
+        _row("first request of a new one, 99th percentile", "ms", new["p99_ms"], 50),
+        _row(f"{title} deleted", "s", gone, 60),
+    ]
+
+
+def _row(title: str, unit: str, value: float, goal: float, *, at_least: bool = False) -> Row:
+    return Row(title, "clusters", goal, {SHOAL: {"value": value, "unit": unit, "at_least": at_least}})
+
+
+def _resident(server: Server, sizes: Sizes) -> float:
+    time.sleep(sizes.settle)
+    return sum(server.resident().values())
+
+
+def _left(server: Server) -> int:
+    return len(server.must("GET", LOGICAL)["items"]) - 1
+
+
+def _asleep(server: Server) -> int:
+    line = b'shoal_logical_clusters{state="asleep"} '
+    text = server.must("GET", "/metrics")
+    return next(int(float(found[len(line) :])) for found in text.splitlines() if found.startswith(line))
+
+
+def _until(look: Callable[[], bool], otherwise: str) -> None:
+    deadline = time.monotonic() + LONGEST
+    while not look():
+        if time.monotonic() > deadline:
+            raise Failed(f"{otherwise}, after {LONGEST:.0f} s")
+        time.sleep(0.1)

@@ -1,0 +1,132 @@
+"""One object of the cache, one step of one object, and the objects of one kind in one cluster, in order."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from typing import Any
+
+from shoal.apiserver.encoding import decode, respliced
+from shoal.kinds.quota_usage import Charge
+
+REMOVED = b"-"
+"""Stored in place of a bootstrap object that was deleted: it hides the shared one below."""
+
+
+class Entry:
+    """One object: its served bytes, and what is read of them again and again."""
+
+    __slots__ = ("_labels", "charge", "data", "message", "name", "namespace", "normal", "revision", "virtual")
+
+    def __init__(self, namespace: str, name: str, revision: int, data: bytes, virtual: bool = False) -> None:
+        self.namespace = namespace
+        self.name = name
+        self.revision = revision
+        self.data = data
+        self.virtual = virtual
+        """A bootstrap object that nobody has written yet: not in the store."""
+        self.normal: str = ""
+        """The schema hash the bytes are known to be pruned and defaulted for."""
+        self._labels: dict[str, str] | None = None
+        self.message: bytes | None = None
+        """The object in protobuf, once somebody has asked for it."""
+        self.charge: Charge | None = None
+        """What the object takes of a quota, once one had to know."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def labels(self) -> dict[str, str]:
+        if self._labels is None:
+            # Cheaper than decoding: most objects in a large list have no labels at all.
+            found = decode(self.data)["metadata"].get("labels") if b'"labels":' in self.data else None
+            self._labels = found or {}
+        return self._labels
+
+    def object(self) -> dict[str, Any]:
+        return decode(self.data)
+
+    def rest(self) -> None:
+        """Without what was made of the bytes and can be made again."""
+        self._labels = self.message = self.charge = None
+
+
+class Change:
+    """One step of one object. `new` is None for a deletion, `old` for a creation."""
+
+    __slots__ = ("cluster", "frames", "new", "old", "revision")
+
+    def __init__(self, revision: int, cluster: str, old: Entry | None, new: Entry | None) -> None:
+        self.revision = revision
+        self.cluster = cluster
+        self.old = old
+        self.new = new
+        self.frames: dict[object, bytes] = {}
+        """Encoded watch events by view: each is made once and shared by every watcher."""
+
+    @property
+    def last(self) -> Entry:
+        entry = self.new or self.old
+        assert entry is not None
+        return entry
+
+    def gone(self) -> Entry:
+        """The object's last state, at the revision of its deletion."""
+        assert self.old is not None
+        return Entry(self.old.namespace, self.old.name, self.revision, respliced(self.old.data, self.revision))
+
+
+class Table:
+    """The objects of one kind in one cluster, in key order."""
+
+    __slots__ = ("based", "entries", "joined", "keys")
+
+    def __init__(self) -> None:
+        self.entries: dict[str, Entry] = {}
+        self.keys: list[str] = []
+        self.based = False
+        """Whether the bootstrap objects have been laid under the stored ones."""
+        self.joined: dict[object, list[bytes] | None] = {}
+        """Bodies of lists that were asked for again while nothing changed (None: asked for once)."""
+
+    def put(self, entry: Entry) -> Entry | None:
+        key = entry.key
+        old = self.entries.get(key)
+        if old is None:
+            insort(self.keys, key)
+        self.entries[key] = entry
+        if self.joined:
+            self.joined = {}
+        return old
+
+    def remove(self, key: str) -> Entry | None:
+        old = self.entries.pop(key, None)
+        if old is not None:
+            del self.keys[bisect_left(self.keys, key)]
+            self.joined = {}
+        return old
+
+    def select(self, namespace: str, after: str = "") -> list[Entry]:
+        """In key order; one namespace or (empty) all; `after` is the last key of the page before."""
+        if not namespace and not after:
+            return [self.entries[key] for key in self.keys]
+        low, high = 0, len(self.keys)
+        if namespace:
+            low = bisect_left(self.keys, f"{namespace}/")
+            high = bisect_left(self.keys, f"{namespace}0")  # "0" follows "/" in byte order
+        if after:
+            low = max(low, bisect_left(self.keys, after + "\0"))
+        return [self.entries[key] for key in self.keys[low:high]]
+
+    def sleep(self) -> bool:
+        """Lets go of what is made again by looking: bootstrap objects, bodies of lists, what was read of objects.
+        Tells whether nothing is left."""
+        if self.based:
+            self.entries = {key: entry for key, entry in self.entries.items() if not entry.virtual}
+            self.keys = [key for key in self.keys if key in self.entries]
+            self.based = False
+        self.joined = {}
+        for entry in self.entries.values():
+            entry.rest()
+        return not self.entries

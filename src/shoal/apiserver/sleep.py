@@ -1,0 +1,57 @@
+"""Logical clusters that nobody asks anything sleep: what can be made again is let go, and nothing is written.
+
+Objects stay where they are, and so do open watches, which need nothing of it. The first request wakes a cluster by
+looking: bootstrap objects are laid again, its registry found again, its users judged again. Root never sleeps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from shoal.apiserver.core import Core
+from shoal.apiserver.malloc import give_back
+from shoal.apiserver.paths import ROOT
+from shoal.kinds.logicalcluster import GROUP, PLURAL
+
+IDLE_SECONDS = 300.0
+TOGETHER = 20
+"""Clusters put to sleep before others get a turn."""
+MANY = 100
+"""Clusters whose memory is worth the time of giving it back to the kernel."""
+
+
+class Sleep:
+    def __init__(self, core: Core, idle: float = IDLE_SECONDS) -> None:
+        """A cluster sleeps when it was asked nothing for `idle` seconds, or for half as long."""
+        self._core, self._idle = core, idle
+        self._recent: set[str] = set()
+        """Asked between the last two looks."""
+
+    async def run(self) -> None:
+        while True:
+            await self._core.clock.sleep(self._idle / 2)
+            await self.look()
+
+    async def look(self) -> None:
+        clusters = self._core.clusters
+        tired, self._recent = self._recent - clusters.asked - {ROOT}, clusters.asked
+        clusters.asked = set()
+        for number, name in enumerate(tired, 1):
+            if name not in clusters.asked:
+                self._let_go(name)
+            if not number % TOGETHER:
+                await asyncio.sleep(0)
+        if len(tired) >= MANY:
+            await asyncio.to_thread(give_back)
+
+    def _let_go(self, cluster: str) -> None:
+        self._core.clusters.sleep(cluster)
+        self._core.cache.sleep(cluster)
+        self._core.authorizer.forget(cluster)
+
+    def awake(self) -> int:
+        clusters = self._core.cache.kind(GROUP, PLURAL).table(ROOT).entries
+        return sum(f"/{name}" in clusters for name in {ROOT} | self._recent | self._core.clusters.asked)
+
+    def asleep(self) -> int:
+        return len(self._core.cache.kind(GROUP, PLURAL).table(ROOT).entries) - self.awake()

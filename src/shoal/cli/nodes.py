@@ -1,0 +1,87 @@
+"""`shoal nodes`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from shoal.assemble.nodes import NodesWanted, run_nodes
+from shoal.cli.asking import AskingError
+from shoal.client.transport import Unreachable
+from shoal.kinds.simulated import LABEL
+from shoal.objects.errors import Forbidden, Unauthorized
+from shoal.objects.names import is_dns1123_subdomain
+from shoal.objects.quantity import Quantity
+
+
+def quantity(context: click.Context, option: click.Parameter, value: str) -> str:
+    try:
+        amount = Quantity.parse(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{value}: {error}") from None
+    if amount.nano <= 0:
+        raise click.BadParameter(f"{value}: more than 0 is needed")
+    return value
+
+
+@click.command(name="nodes")
+@click.option(
+    "--kubeconfig",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    required=True,
+    help="Of the API server: of any, not only of Shoal.",
+)
+@click.option("--context", default="", help="Of the kubeconfig. [its current one]")
+@click.option("--count", default=0, type=click.IntRange(0, 10_000), help="Nodes to create; those there already count.")
+@click.option("--cpu", default="4", show_default=True, callback=quantity, help="Of each.")
+@click.option("--memory", default="16Gi", show_default=True, callback=quantity, help="Of each.")
+@click.option("--pods", default="110", show_default=True, callback=quantity, help="Of each, at most.")
+@click.option("--zone", multiple=True, help="Of the nodes; several are taken in turn.")
+@click.option("--label", multiple=True, metavar="KEY=VALUE", help="Of each; may be given several times.")
+@click.option("--prefix", default="simulated", show_default=True, help="Of their names: PREFIX-0, PREFIX-1, …")
+@click.option("--events", is_flag=True, help="They write Events about the containers of their pods.")
+@click.option("--cleanup", is_flag=True, help="Deletes the nodes of --count in the end.")
+def command(
+    kubeconfig: Path,
+    context: str,
+    count: int,
+    cpu: str,
+    memory: str,
+    pods: str,
+    zone: tuple[str, ...],
+    label: tuple[str, ...],
+    prefix: str,
+    events: bool,
+    cleanup: bool,
+) -> None:
+    """Simulates nodes at an API server until it is stopped: they are Ready, and pods bound to them run.
+
+    Nodes with the label shoal.dev/simulated=true are animated, whoever created them.
+    """
+    wrong = is_dns1123_subdomain(f"{prefix}-{count}")
+    if wrong:
+        raise click.UsageError(f"--prefix {prefix}: {wrong[0]}")
+    if cleanup and not count:
+        raise click.UsageError("--cleanup goes with --count: nodes that others created are theirs")
+    capacity = {"cpu": cpu, "memory": memory, "pods": pods}
+    wanted = NodesWanted(count, prefix, capacity, zone, dict(map(_pair, label)), events, cleanup)
+    try:
+        run_nodes(kubeconfig, context, wanted, lambda: announce(kubeconfig, context))
+    except Unreachable as error:
+        raise AskingError(f"the API server does not answer: {error}", exit_code=3) from None
+    except (Unauthorized, Forbidden) as error:
+        raise AskingError(str(error), f"the credentials are those in {kubeconfig}", exit_code=4) from None
+
+
+def _pair(label: str) -> tuple[str, str]:
+    key, equals, value = label.partition("=")
+    if not key or not equals:
+        raise click.UsageError(f"--label {label}: give KEY=VALUE")
+    return key, value
+
+
+def announce(kubeconfig: Path, context: str) -> None:
+    chosen = f" --context {context}" if context else ""
+    click.echo("the nodes are simulated until this process ends", err=True)
+    click.echo(f"next: kubectl --kubeconfig {kubeconfig}{chosen} get nodes -l {LABEL}=true", err=True)

@@ -1,0 +1,137 @@
+"""How many pods a PodDisruptionBudget still lets go, and what its status says of that. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from shoal.kinds.pod_state import is_ready, is_terminal
+from shoal.objects.conditions import get_condition, set_condition
+from shoal.objects.duration import parse_time
+from shoal.objects.ownership import controller_of
+
+Object = dict[str, Any]
+Scales = Mapping[str, int]
+"""How many pods each controller wants, by the uid of the one that has the scale."""
+
+DELETION_SECONDS = 120.0
+"""A pod whose eviction was granted and which is not being deleted after that time will not be any more."""
+CONDITION = "DisruptionAllowed"
+TARGET = "DisruptionTarget"
+UNMANAGED = (
+    "Pods selected by this PodDisruptionBudget (selector: {}) were found to be unmanaged. As a result, the status of "
+    "the PDB cannot be calculated correctly, which may result in undefined behavior. To account for these pods please "
+    'set ".spec.minAvailable" field of the PDB to an integer value.'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    status: Object
+    recheck: float | None
+    """When an eviction that was granted is forgotten; seconds from now."""
+    overdue: tuple[Object, ...] = ()
+    """Pods whose eviction was granted, and which are still there."""
+
+
+def needs_scales(budget: Object) -> bool:
+    """Whether it speaks of a part of what is wanted, not only of a number of pods."""
+    spec = budget["spec"]
+    return spec.get("maxUnavailable") is not None or isinstance(spec.get("minAvailable"), str)
+
+
+def unmanaged(budget: Object, pods: Iterable[Object]) -> list[Object]:
+    return [pod for pod in pods if controller_of(pod) is None] if needs_scales(budget) else []
+
+
+def verdict(budget: Object, pods: list[Object], scales: Scales, now: float, stamp: str) -> Verdict:
+    """`scales` are those of all controllers of the pods; `stamp` is now in writing."""
+    expected, desired = _expected(budget["spec"], len(pods), scales)
+    disrupted, recheck, overdue = _disrupted(budget, pods, now)
+    healthy = sum(
+        1
+        for pod in pods
+        if "deletionTimestamp" not in pod["metadata"] and pod["metadata"]["name"] not in disrupted and is_ready(pod)
+    )
+    allowed = max(healthy - desired, 0) if expected > 0 else 0
+    generation = budget["metadata"].get("generation", 0)
+    before = budget.get("status") or {}
+    status: Object = {
+        "currentHealthy": healthy,
+        "desiredHealthy": desired,
+        "expectedPods": expected,
+        "disruptionsAllowed": allowed,
+        "observedGeneration": generation,
+        **({"disruptedPods": disrupted} if disrupted else {}),
+        **({"conditions": before["conditions"]} if before.get("conditions") else {}),
+    }
+    state, reason = ("True", "SufficientPods") if allowed > 0 else ("False", "InsufficientPods")
+    told = set_condition(
+        {**budget, "status": status}, CONDITION, state, reason=reason, observed_generation=generation, now=stamp
+    )
+    return Verdict(told["status"], recheck, overdue)
+
+
+def failed(budget: Object, why: str, stamp: str) -> Object:
+    """The status when nothing can be said: nobody may go until it can."""
+    status = {**(budget.get("status") or {}), "disruptionsAllowed": 0}
+    seen = status.get("observedGeneration") or 0
+    told = set_condition(
+        {**budget, "status": status},
+        CONDITION,
+        "False",
+        reason="SyncFailed",
+        message=why,
+        observed_generation=seen,
+        now=stamp,
+    )
+    found: Object = told["status"]
+    return found
+
+
+def _expected(spec: Object, pods: int, scales: Scales) -> tuple[int, int]:
+    """How many pods there should be, and how many of them healthy."""
+    most, least = spec.get("maxUnavailable"), spec.get("minAvailable")
+    total = sum(scales.values())
+    if most is not None:
+        return total, max(total - _part(most, total), 0)
+    if isinstance(least, str):
+        return total, _part(least, total)
+    return (pods, int(least)) if least is not None else (0, 0)
+
+
+def _part(value: int | str, total: int) -> int:
+    """A number as it is, a percentage of the total rounded up."""
+    return math.ceil(int(value.removesuffix("%")) * total / 100) if isinstance(value, str) else int(value)
+
+
+def _disrupted(budget: Object, pods: list[Object], now: float) -> tuple[Object, float | None, tuple[Object, ...]]:
+    noted = (budget.get("status") or {}).get("disruptedPods") or {}
+    kept: Object = {}
+    recheck: float | None = None
+    overdue: list[Object] = []
+    if not noted:
+        return kept, recheck, ()
+    for pod in pods:
+        since = noted.get(pod["metadata"]["name"])
+        if since is None or "deletionTimestamp" in pod["metadata"]:
+            continue
+        left = (parse_time(since) or 0.0) + DELETION_SECONDS - now
+        if left < 0:
+            overdue.append(pod)
+            continue
+        kept[pod["metadata"]["name"]] = since
+        recheck = left if recheck is None else min(recheck, left)
+    return kept, recheck, tuple(overdue)
+
+
+def stale_for(pod: Object, now: float) -> float | None:
+    """Seconds until a note that the pod is to be disrupted is stale, for it was not; None: there is no such note."""
+    if "deletionTimestamp" in pod["metadata"] or is_terminal(pod):
+        return None
+    condition = get_condition(pod, TARGET)
+    if condition is None or condition.get("status") != "True" or condition.get("reason") == "TerminationByKubelet":
+        return None
+    return max((parse_time(condition.get("lastTransitionTime")) or 0.0) + DELETION_SECONDS - now, 0.0)

@@ -1,0 +1,85 @@
+"""The subsets of Endpoints: addresses grouped by the ports they share, in an order that stays. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+Object = dict[str, Any]
+Address = tuple[Object, bool]
+"""An address as it is written, and whether it is ready."""
+_Key = tuple[str, str]
+_Group = dict[_Key, Address]
+
+MOST = 1000
+"""Addresses that fit in one Endpoints object."""
+_NO_PORT = ""
+
+
+def packed(found: Iterable[tuple[Iterable[Object], Object, bool]]) -> list[Object]:
+    """From (ports, address, ready): each address once under the ports it has; one that is not ready somewhere with a
+    port is not ready with it."""
+    ports: dict[Any, Object] = {}
+    groups: dict[Any, _Group] = {}
+    for offered, address, ready in found:
+        key = address["ip"], (address.get("targetRef") or {}).get("uid") or ""
+        names: list[Any] = []
+        for port in offered:
+            name = port.get("name") or "", port.get("protocol") or "TCP", port["port"], port.get("appProtocol")
+            ports[name] = port
+            names.append(name)
+        for name in names or [_NO_PORT]:
+            group = groups.setdefault(name, {})
+            before = group.get(key)
+            if before is None:
+                group[key] = address, ready
+            elif before[1] and not ready:
+                group[key] = before[0], False
+    shared: dict[Any, tuple[_Group, list[Object]]] = {}
+    for name, group in groups.items():
+        members = frozenset((key, ready) for key, (_, ready) in group.items())
+        beside = shared.setdefault(members, (group, []))[1]
+        if name != _NO_PORT:
+            beside.append(ports[name])
+    return sorted((_subset(group, offered) for group, offered in shared.values()), key=_order)
+
+
+def _subset(group: _Group, ports: list[Object]) -> Object:
+    subset: Object = {}
+    for field, state in (("addresses", True), ("notReadyAddresses", False)):
+        chosen = sorted(key for key, (_, ready) in group.items() if ready is state)
+        if chosen:
+            subset[field] = [group[key][0] for key in chosen]
+    if ports:
+        subset["ports"] = sorted(ports, key=_port_order)
+    return subset
+
+
+def _port_order(port: Object) -> tuple[str, str, int]:
+    return port.get("name") or "", port.get("protocol") or "", port["port"]
+
+
+def _order(subset: Object) -> tuple[Any, ...]:
+    first = (subset.get("addresses") or subset.get("notReadyAddresses"))[0]  # type: ignore[index]
+    return [_port_order(port) for port in subset.get("ports") or ()], first["ip"]
+
+
+def truncated(subsets: list[Object]) -> list[Object] | None:
+    """No more than fit, of each subset in proportion and the ready ones first; None: all of them fit."""
+    ready = sum(len(subset.get("addresses") or ()) for subset in subsets)
+    others = sum(len(subset.get("notReadyAddresses") or ()) for subset in subsets)
+    if ready + others <= MOST:
+        return None
+    field, room, total = ("addresses", MOST, ready) if ready > MOST else ("notReadyAddresses", MOST - ready, others)
+    left, found = room, []
+    for subset in subsets:
+        kept = {name: value for name, value in subset.items() if name not in (field, "notReadyAddresses")}
+        here = subset.get(field) or []
+        share = min(math.ceil(len(here) / total * room), left)
+        left -= min(share, len(here))
+        if here[:share]:
+            kept[field] = here[:share]
+        if kept.get("addresses") or kept.get("notReadyAddresses"):
+            found.append(kept)
+    return found

@@ -1,0 +1,65 @@
+"""How long a Job waits before it replaces a pod that failed: twice as long with every failure in a row. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from shoal.objects.conditions import get_condition
+from shoal.objects.duration import parse_time
+
+Object = dict[str, Any]
+
+FIRST_SECONDS, MOST_SECONDS = 10.0, 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    failures: int = 0
+    """Since the last success."""
+    last: float = 0.0
+    """When the newest of them was."""
+
+    def after(self, succeeded: Iterable[Object], failed: Iterable[Object]) -> Backoff:
+        """With pods that have ended since."""
+        failures, count = sorted(map(end_time, failed)), self.failures
+        success = max(map(end_time, succeeded), default=None)
+        if success is not None:
+            failures, count = [moment for moment in failures if moment > success], 0
+        if not failures:
+            return self if success is None else Backoff()
+        return Backoff(count + len(failures), failures[-1])
+
+    def until(self) -> float:
+        """When the next pod may be made."""
+        if not self.failures:
+            return 0.0
+        return self.last + min(FIRST_SECONDS * 2.0 ** min(self.failures - 1, 16), MOST_SECONDS)
+
+
+def end_time(pod: Object) -> float:
+    """When it ended, as far as anybody wrote that down."""
+    metadata = pod["metadata"]
+    ended = _containers_ended(pod)
+    if ended is not None:
+        return ended
+    ready = get_condition(pod, "Ready") or {}
+    unready = parse_time(ready.get("lastTransitionTime")) if ready.get("status") == "False" else None
+    if unready is not None:
+        return unready
+    deadline = parse_time(metadata.get("deletionTimestamp"))
+    if deadline is not None:
+        return deadline - float(metadata.get("deletionGracePeriodSeconds") or 0)
+    return parse_time(metadata.get("creationTimestamp")) or 0.0
+
+
+def _containers_ended(pod: Object) -> float | None:
+    """The last of them, once all have; sidecars end after the others."""
+    status = pod.get("status") or {}
+    sidecars = {one["name"] for one in pod["spec"].get("initContainers") or () if one.get("restartPolicy") == "Always"}
+    statuses = [*(status.get("containerStatuses") or ())]
+    statuses += [one for one in status.get("initContainerStatuses") or () if one["name"] in sidecars]
+    moments = [parse_time(((one.get("state") or {}).get("terminated") or {}).get("finishedAt")) for one in statuses]
+    known = [moment for moment in moments if moment is not None]
+    return max(known) if known and len(known) == len(moments) else None

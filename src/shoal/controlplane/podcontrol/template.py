@@ -1,0 +1,15 @@
+"""A pod as a template describes it. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Object = dict[str, Any]
+
+
+def from_template(owner: Object, reference: Object) -> Object:
+    template = owner["spec"]["template"]
+    given = template.get("metadata") or {}
+    metadata = {field: given[field] for field in ("labels", "annotations", "finalizers") if given.get(field)}
+    metadata |= {"generateName": f"{owner['metadata']['name']}-", "ownerReferences": [reference]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}

@@ -1,0 +1,114 @@
+"""Where other pods make a difference, it is the same one for all nodes of a place: of the same labels that matter. Pure.
+
+A place is closed, or pods are drawn to it more or less: its mood. Large places rank their own nodes; the nodes of small
+ones are ranked together with all in the same mood, so that a place per node costs no more than one place for all.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from shoal.controlplane.scheduler.company import Company, Mood
+from shoal.controlplane.scheduler.decide import Bid
+
+LARGE = 8
+"""Nodes of a place that ranks its own."""
+INDIFFERENT = Mood()
+
+Values = tuple[str | None, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Place:
+    labels: dict[str, str]
+    mood: Mood | None
+    """None: it is closed."""
+    names: set[str] = field(default_factory=set)
+    heap: list[Bid] | None = None
+    """Its own, if it is large, or was."""
+
+
+class Places:
+    def __init__(self, company: Company | None, keys: tuple[str, ...], bids: Mapping[str, Bid]) -> None:
+        """`bids` are those that hold, by node: older ones in the heaps are passed over."""
+        self._company, self._keys, self._bids = company, keys, bids
+        self._places: dict[Values, Place] = {}
+        self._large: list[Place] = []
+        self._heaps: dict[Mood, list[Bid]] = {}
+        self._by_label: dict[tuple[str, str], set[Values]] = {}
+
+    def enter(self, name: str, labels: Mapping[str, str]) -> Place:
+        values = tuple(labels.get(key) for key in self._keys)
+        place = self._places.get(values)
+        if place is None:
+            pairs = {key: value for key, value in zip(self._keys, values, strict=True) if value is not None}
+            place = self._places[values] = Place(pairs, self._mood(pairs))
+            for pair in pairs.items():
+                self._by_label.setdefault(pair, set()).add(values)
+        place.names.add(name)
+        if place.heap is None and (len(place.names) >= LARGE or self._company is None):
+            place.heap = [self._bids[each] for each in place.names if each in self._bids]
+            heapq.heapify(place.heap)
+            self._large.append(place)
+        return place
+
+    def leave(self, name: str, place: Place) -> None:
+        place.names.discard(name)
+        if not place.names:
+            values = tuple(place.labels.get(key) for key in self._keys)
+            del self._places[values]
+            for pair in place.labels.items():
+                self._by_label[pair].discard(values)
+            if place.heap is not None:
+                self._large.remove(place)
+
+    def offer(self, place: Place, bid: Bid) -> None:
+        if place.heap is not None:
+            heapq.heappush(place.heap, bid)
+        elif place.mood is not None:
+            heapq.heappush(self._heaps.setdefault(place.mood, []), bid)
+
+    def open(self) -> Iterator[tuple[Mood, list[Bid], Place | None]]:
+        """The heaps with a mood each, and the place that one is of."""
+        for place in self._large:
+            if place.mood is not None:
+                yield place.mood, place.heap or [], place
+        for mood, heap in list(self._heaps.items()):
+            yield mood, heap, None
+
+    def feel(self, changes: set[tuple[str, str]] | None) -> None:
+        """The company has changed around nodes with these labels; None: everywhere."""
+        if changes is None:
+            places = list(self._places.values())
+        else:
+            found = {values for each in changes for values in self._by_label.get(each, ())}
+            places = [self._places[values] for values in found]
+        for place in places:
+            before, place.mood = place.mood, self._mood(place.labels)
+            if place.mood is not None and place.mood != before and place.heap is None:
+                heap = self._heaps.setdefault(place.mood, [])
+                for name in place.names:
+                    if name in self._bids:
+                        heapq.heappush(heap, self._bids[name])
+
+    def tidy(self) -> None:
+        """Drops older bids where they are many."""
+        for place in self._large:
+            if place.heap is not None and len(place.heap) > 2 * len(place.names) + 64:
+                place.heap = [self._bids[name] for name in place.names if name in self._bids]
+                heapq.heapify(place.heap)
+        if sum(map(len, self._heaps.values())) > 2 * len(self._bids) + 64:
+            self._heaps = {}
+            for place in self._places.values():
+                if place.mood is not None and place.heap is None:
+                    bids = [self._bids[name] for name in place.names if name in self._bids]
+                    self._heaps.setdefault(place.mood, []).extend(bids)
+            for heap in self._heaps.values():
+                heapq.heapify(heap)
+
+    def _mood(self, labels: Mapping[str, str]) -> Mood | None:
+        if self._company is None:
+            return INDIFFERENT
+        return None if self._company.obstacle(labels) else self._company.mood(labels)

@@ -1,0 +1,87 @@
+"""One look at one hosted cluster: all pods that fit somewhere are bound, pods that make room go, all others are told.
+
+The next pods are decided while the bindings of the last are written; nothing is left under way at the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from shoal.client.transport import Unreachable
+from shoal.controlplane.scheduler.home import Bind, Evict, Home, Refusal
+from shoal.controlplane.scheduler.snapshot import Resident
+from shoal.controlplane.scheduler.writing import Writer
+from shoal.objects.errors import StatusError
+
+BATCH = 64
+"""Pods decided before others have a turn: the store commits their bindings together."""
+UNDER_WAY = 4 * BATCH
+"""Writes at a time."""
+
+
+class Round:
+    def __init__(self, home: Home, writer: Writer) -> None:
+        self._home, self._writer = home, writer
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._through = asyncio.Event()
+        self._not_bound: list[Bind] = []
+        self.failures: list[Exception] = []
+
+    async def run(self, now: float) -> None:
+        home = self._home
+        try:
+            while binds := home.choose(BATCH):
+                for bind in binds:
+                    self._bind(bind)
+                await self._until(UNDER_WAY - BATCH)
+            for evict in home.evictions():
+                for victim in evict.plan.victims:
+                    self._evict(evict, victim)
+            await self._until(0)
+            # Only now: what failed is not to be chosen again at once.
+            for bind in self._not_bound:
+                home.not_bound(bind)
+            for refusal in home.refusals(now):
+                self._tell(refusal)
+                await self._until(UNDER_WAY)
+            await self._until(0)
+        finally:
+            for task in self._under_way:
+                task.cancel()
+
+    def _bind(self, bind: Bind) -> None:
+        self._start(self._writer.bind(bind), lambda: self._not_bound.append(bind))
+
+    def _evict(self, evict: Evict, victim: Resident) -> None:
+        self._start(self._writer.evict(evict, victim), lambda: self._home.not_evicted(victim))
+
+    def _tell(self, refusal: Refusal) -> None:
+        async def tell() -> None:
+            await self._writer.tell(refusal)
+            self._home.told(refusal)
+
+        self._start(tell(), lambda: self._home.not_told(refusal))
+
+    def _start(self, work: Awaitable[None], failed: Callable[[], None]) -> None:
+        task = asyncio.ensure_future(self._attempt(work, failed))
+        self._under_way.add(task)
+        task.add_done_callback(self._done)
+
+    async def _attempt(self, work: Awaitable[None], failed: Callable[[], None]) -> None:
+        try:
+            await work
+        except (StatusError, Unreachable) as error:
+            self.failures.append(error)
+            failed()
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._under_way.discard(task)
+        self._through.set()
+
+    async def _until(self, few: int) -> None:
+        """At most so many are under way."""
+        await asyncio.sleep(0)
+        while len(self._under_way) > few:
+            self._through.clear()
+            await self._through.wait()

@@ -1,0 +1,79 @@
+"""What the scheduler writes: bindings, the conditions of pods without a node, and the end of pods that make room."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shoal.client.requests import Client
+from shoal.clock import Clock, rfc3339
+from shoal.controlplane.scheduler.decide import SCHEDULER
+from shoal.controlplane.scheduler.home import CLAIMS, Bind, Evict, Refusal, unscheduled
+from shoal.controlplane.scheduler.recorder import Recorder
+from shoal.controlplane.scheduler.snapshot import PodKey, Resident
+from shoal.controlplane.scheduler.sources import LATER, PODS
+from shoal.controlplane.scheduler.volumes import SELECTED_NODE
+from shoal.objects.errors import Conflict, NotFound
+
+Object = dict[str, Any]
+
+PREEMPTED = f"{SCHEDULER}: preempting to accommodate a higher priority pod"
+
+
+class Writer:
+    """Of one hosted cluster."""
+
+    def __init__(self, client: Client, clock: Clock, recorder: Recorder, cluster: str) -> None:
+        self._client, self._clock, self._recorder = client.at(cluster), clock, recorder
+        self._cluster = cluster
+        self._prefix = self._client.path(PODS).removesuffix(PODS.plural)
+
+    async def bind(self, bind: Bind) -> None:
+        """Of a pod whose volumes wait for its node, only that is told now, to whoever provides them."""
+        namespace, name = bind.pod.key
+        if bind.claims:
+            chosen = {"metadata": {"annotations": {SELECTED_NODE: bind.node}}}
+            for claim in bind.claims:
+                await self._client.merge(LATER[CLAIMS], claim, chosen, namespace)
+            return
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": name, "namespace": namespace, "uid": bind.pod.uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": bind.node},
+        }
+        await self._client.call("POST", f"{self._prefix}namespaces/{namespace}/pods/{name}/binding", body=body)
+        self._recorder.scheduled(self._cluster, bind)
+
+    async def tell(self, refusal: Refusal) -> None:
+        pod = refusal.pod
+        status: Object = {"conditions": [unscheduled(refusal, rfc3339(self._clock.now()))]}
+        if pod.nominated != pod.told[2]:
+            status["nominatedNodeName"] = pod.nominated or None
+        try:
+            await self._patch_status(pod.key, pod.uid, status)
+        except NotFound:
+            return  # the watch will say so
+        self._recorder.failed(self._cluster, refusal)
+
+    async def evict(self, evict: Evict, victim: Resident) -> None:
+        if victim.peer.leaving:
+            return  # it goes already
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "PreemptionByScheduler",
+            "message": PREEMPTED,
+            "lastProbeTime": None,
+            "lastTransitionTime": rfc3339(self._clock.now()),
+        }
+        try:
+            await self._patch_status(victim.key, victim.uid, {"conditions": [condition]})
+            await self._client.delete(PODS, victim.key[1], victim.key[0], uid=victim.uid)
+        except (NotFound, Conflict):
+            return  # it is gone, or another has its name
+        self._recorder.preempted(self._cluster, evict, victim)
+
+    async def _patch_status(self, key: PodKey, uid: str, status: Object) -> None:
+        path = self._client.path(PODS, key[1], key[0], "status")
+        body = {"metadata": {"uid": uid}, "status": status}
+        await self._client.call("PATCH", path, body=body, content="application/strategic-merge-patch+json")

@@ -1,0 +1,104 @@
+"""The PersistentVolumeClaims of a StatefulSet's pods: from its templates, owned as its retention policy says. Pure.
+
+Whoever a claim is to go with owns it: the set (`whenDeleted: Delete`), or a pod that is scaled away (`whenScaled:
+Delete`). A claim with another controller, or with references to predecessors of the same name, is left alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shoal.controlplane.statefulsets.identity import claim_name, claim_templates, ordinal_of, ordinals_of
+from shoal.objects.ownership import controller_reference
+
+Object = dict[str, Any]
+
+DELETE = "Delete"
+
+
+def new_claims(stateful_set: Object, pod: Object) -> list[Object]:
+    """All that the pod needs, whether or not they are there."""
+    match = stateful_set["spec"]["selector"].get("matchLabels") or {}
+    made = []
+    for template in claim_templates(stateful_set):
+        given = template.get("metadata") or {}
+        metadata = {field: given[field] for field in ("annotations", "finalizers") if given.get(field)}
+        metadata |= {
+            "name": claim_name(stateful_set, template, ordinal_of(pod)),
+            "namespace": stateful_set["metadata"]["namespace"],
+            "labels": {**(given.get("labels") or {}), **match},
+        }
+        owners = _wanted(stateful_set, pod)
+        if owners:
+            metadata["ownerReferences"] = owners
+        made.append(
+            {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": template["spec"]}
+        )
+    return made
+
+
+def claim_names(stateful_set: Object, pod: Object) -> list[str]:
+    ordinal = ordinal_of(pod)
+    return [claim_name(stateful_set, template, ordinal) for template in claim_templates(stateful_set)]
+
+
+def is_stale(stateful_set: Object, pod: Object, claim: Object) -> bool:
+    """Whether it goes with an earlier pod of this name: the new one has to wait for that."""
+    return _policy(stateful_set, "whenScaled") == DELETE and any(
+        _is_pod(reference, pod) and reference.get("uid") != pod["metadata"].get("uid")
+        for reference in claim["metadata"].get("ownerReferences") or ()
+    )
+
+
+def owners_patch(stateful_set: Object, pod: Object, claim: Object) -> Object | None:
+    """The merge patch that makes the claim's owners what the policy says; None: they are."""
+    metadata = claim["metadata"]
+    references = metadata.get("ownerReferences") or []
+    if any(_is_predecessor(one, stateful_set, pod) for one in references):
+        return None
+    others = [one for one in references if not _is_set(one, stateful_set) and not _is_pod(one, pod)]
+    wanted = [] if _has_stranger(stateful_set, others) else _wanted(stateful_set, pod)
+    ours = [one for one in references if one not in others]
+    if [(one["uid"], bool(one.get("controller"))) for one in ours] == [(one["uid"], True) for one in wanted]:
+        return None
+    return {"metadata": {"resourceVersion": metadata["resourceVersion"], "ownerReferences": others + wanted or None}}
+
+
+def _wanted(stateful_set: Object, pod: Object) -> list[Object]:
+    if ordinal_of(pod) not in ordinals_of(stateful_set) and _policy(stateful_set, "whenScaled") == DELETE:
+        return [controller_reference(pod, "v1", "Pod")]
+    if _policy(stateful_set, "whenDeleted") == DELETE:
+        return [controller_reference(stateful_set, "apps/v1", "StatefulSet")]
+    return []
+
+
+def _policy(stateful_set: Object, when: str) -> str:
+    return str((stateful_set["spec"].get("persistentVolumeClaimRetentionPolicy") or {}).get(when) or "Retain")
+
+
+def _deletes(stateful_set: Object) -> bool:
+    return DELETE in (_policy(stateful_set, "whenDeleted"), _policy(stateful_set, "whenScaled"))
+
+
+def _has_stranger(stateful_set: Object, others: list[Object]) -> bool:
+    return _deletes(stateful_set) and any(one.get("controller") for one in others)
+
+
+def _is_set(reference: Object, stateful_set: Object) -> bool:
+    return _names(reference, "apps/v1", "StatefulSet", stateful_set)
+
+
+def _is_pod(reference: Object, pod: Object) -> bool:
+    return _names(reference, "v1", "Pod", pod)
+
+
+def _names(reference: Object, api_version: str, kind: str, obj: Object) -> bool:
+    said = reference.get("apiVersion"), reference.get("kind"), reference.get("name")
+    return said == (api_version, kind, obj["metadata"]["name"])
+
+
+def _is_predecessor(reference: Object, stateful_set: Object, pod: Object) -> bool:
+    return any(
+        is_one(reference, obj) and reference.get("uid") != obj["metadata"].get("uid")
+        for is_one, obj in ((_is_set, stateful_set), (_is_pod, pod))
+    )

@@ -1,0 +1,119 @@
+"""The pods of a StatefulSet: names with ordinals, and what makes a pod the one of its name. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from shoal.controlplane.podcontrol.template import from_template
+from shoal.kinds.revisions import POD_REVISION
+from shoal.objects.ownership import Claims, controller_reference
+
+Object = dict[str, Any]
+
+POD_NAME, POD_INDEX = "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"
+
+_split = re.compile(r"(.*)-([0-9]+)", re.DOTALL).fullmatch
+_HIGHEST = 2**31 - 1
+
+
+def parent_and_ordinal(name: str) -> tuple[str, int]:
+    """Of the name of a pod; -1: it has no ordinal."""
+    found = _split(name)
+    if found is None:
+        return "", -1
+    ordinal = int(found[2])
+    return found[1], ordinal if ordinal <= _HIGHEST else -1
+
+
+def ordinal_of(pod: Object) -> int:
+    return parent_and_ordinal(pod["metadata"]["name"])[1]
+
+
+def start_of(stateful_set: Object) -> int:
+    return int((stateful_set["spec"].get("ordinals") or {}).get("start") or 0)
+
+
+def replicas_of(stateful_set: Object) -> int:
+    count = stateful_set["spec"].get("replicas")
+    return 1 if count is None else int(count)
+
+
+def ordinals_of(stateful_set: Object) -> range:
+    """Those that its pods should have."""
+    start = start_of(stateful_set)
+    return range(start, start + replicas_of(stateful_set))
+
+
+def revision_of(pod: Object) -> str:
+    return str((pod["metadata"].get("labels") or {}).get(POD_REVISION, ""))
+
+
+def members(stateful_set: Object, claims: Claims) -> Claims:
+    """Labels are not enough: a pod belongs to a set by its name too."""
+    name, alive = stateful_set["metadata"]["name"], "deletionTimestamp" not in stateful_set["metadata"]
+
+    def belongs(pod: Object) -> bool:
+        return bool(parent_and_ordinal(pod["metadata"]["name"])[0] == name)
+
+    strangers = [pod for pod in claims.kept if not belongs(pod)] if alive else []
+    return Claims(
+        [pod for pod in claims.kept if belongs(pod)],
+        [pod for pod in claims.adopt if belongs(pod)],
+        claims.release + strangers,
+    )
+
+
+def claim_templates(stateful_set: Object) -> list[Object]:
+    return stateful_set["spec"].get("volumeClaimTemplates") or []
+
+
+def claim_name(stateful_set: Object, template: Object, ordinal: int) -> str:
+    return f"{template['metadata']['name']}-{stateful_set['metadata']['name']}-{ordinal}"
+
+
+def new_pod(stateful_set: Object, ordinal: int, revision: str) -> Object:
+    """`stateful_set` as it was at that revision."""
+    pod = from_template(stateful_set, controller_reference(stateful_set, "apps/v1", "StatefulSet"))
+    metadata, name = pod["metadata"], f"{stateful_set['metadata']['name']}-{ordinal}"
+    del metadata["generateName"]
+    metadata["name"] = name
+    metadata["labels"] = {**metadata.get("labels", {}), **identity_labels(name), POD_REVISION: revision}
+    service = stateful_set["spec"].get("serviceName")
+    identity = {"hostname": name} | ({"subdomain": service} if service else {})
+    volumes = _volumes(stateful_set, pod["spec"].get("volumes") or [], ordinal)
+    return {**pod, "spec": {**pod["spec"], **identity, **({"volumes": volumes} if volumes else {})}}
+
+
+def identity_labels(name: str) -> dict[str, str]:
+    return {POD_NAME: name, POD_INDEX: str(parent_and_ordinal(name)[1])}
+
+
+def correction(stateful_set: Object, pod: Object) -> Object | None:
+    """The merge patch that gives the pod the identity and the storage of its name; None: it has them."""
+    name, labels = pod["metadata"]["name"], pod["metadata"].get("labels") or {}
+    patch: Object = {}
+    if labels.get(POD_NAME) != name:
+        patch["metadata"] = {"labels": identity_labels(name)}
+    given = pod["spec"].get("volumes") or []
+    if not _is_stored(stateful_set, given, ordinal_of(pod)):
+        patch["spec"] = {"volumes": _volumes(stateful_set, given, ordinal_of(pod))}
+    return patch or None
+
+
+def _is_stored(stateful_set: Object, volumes: list[Object], ordinal: int) -> bool:
+    claims = {volume["name"]: (volume.get("persistentVolumeClaim") or {}).get("claimName") for volume in volumes}
+    return all(
+        claims.get(template["metadata"]["name"]) == claim_name(stateful_set, template, ordinal)
+        for template in claim_templates(stateful_set)
+    )
+
+
+def _volumes(stateful_set: Object, given: list[Object], ordinal: int) -> list[Object]:
+    """The volumes of the claims, in place of others of the same names."""
+    claimed = {
+        template["metadata"]["name"]: {"claimName": claim_name(stateful_set, template, ordinal)}
+        for template in claim_templates(stateful_set)
+    }
+    made = [{"name": name, "persistentVolumeClaim": claim} for name, claim in claimed.items()]
+    return made + [volume for volume in given if volume["name"] not in claimed]

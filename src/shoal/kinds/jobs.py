@@ -1,0 +1,55 @@
+"""Jobs as the loops about them read them: names of labels, annotations and finalizers, and how a Job ended. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Object = dict[str, Any]
+
+TRACKING = "batch.kubernetes.io/job-tracking"
+"""The finalizer that holds a pod until its end is counted."""
+COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+INDEX_FAILURES = "batch.kubernetes.io/job-index-failure-count"
+IGNORED_INDEX_FAILURES = "batch.kubernetes.io/job-index-ignored-failure-count"
+SCHEDULED_AT = "batch.kubernetes.io/cronjob-scheduled-timestamp"
+OWN_CONTROLLER = "kubernetes.io/job-controller"
+
+COMPLETE, FAILED, SUSPENDED = "Complete", "Failed", "Suspended"
+SUCCESS_CRITERIA_MET, FAILURE_TARGET = "SuccessCriteriaMet", "FailureTarget"
+"""What is certain before the last pods have ended."""
+
+
+def end_of(job: Object) -> Object | None:
+    """The condition that says how the Job ended, once it has."""
+    for condition in (job.get("status") or {}).get("conditions") or ():
+        if condition.get("type") in (COMPLETE, FAILED) and condition.get("status") == "True":
+            found: Object = condition
+            return found
+    return None
+
+
+def is_finished(job: Object) -> bool:
+    return end_of(job) is not None
+
+
+def is_managed_elsewhere(job: Object) -> bool:
+    manager = job["spec"].get("managedBy")
+    return manager is not None and manager != OWN_CONTROLLER
+
+
+def is_indexed(job: Object) -> bool:
+    return bool(job["spec"].get("completionMode") == "Indexed")
+
+
+def is_suspended(job: Object) -> bool:
+    return bool(job["spec"].get("suspend"))
+
+
+def has_limit_per_index(job: Object) -> bool:
+    return job["spec"].get("backoffLimitPerIndex") is not None
+
+
+def replaces_only_failed(job: Object) -> bool:
+    """Whether a pod that is on its way out is replaced only after it has ended."""
+    spec = job["spec"]
+    return spec.get("podReplacementPolicy") == "Failed" or spec.get("podFailurePolicy") is not None

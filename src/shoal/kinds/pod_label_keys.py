@@ -1,0 +1,37 @@
+"""`matchLabelKeys` and `mismatchLabelKeys` of a new pod become part of the selectors beside them. Pure.
+
+Whoever reads the pod, the scheduler above all, then needs to know the selectors only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from shoal.kinds.pod_scheduling import PREFERRED, REQUIRED
+
+Object = dict[str, Any]
+
+
+def merge_label_keys(pod: Object) -> None:
+    spec, labels = pod["spec"], pod["metadata"].get("labels") or {}
+    for holder in (*_affinity_terms(spec.get("affinity") or {}), *(spec.get("topologySpreadConstraints") or ())):
+        selector = holder.get("labelSelector")
+        if selector is None:
+            continue  # it selects nothing, whatever is added
+        added = [
+            {"key": key, "operator": operator, "values": [labels[key]]}
+            for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
+            for key in holder.get(field) or ()
+            if key in labels
+        ]
+        if added:
+            expressions = [*(selector.get("matchExpressions") or ()), *added]
+            holder["labelSelector"] = {**selector, "matchExpressions": expressions}
+
+
+def _affinity_terms(affinity: Object) -> Iterator[Object]:
+    for field in ("podAffinity", "podAntiAffinity"):
+        rules = affinity.get(field) or {}
+        yield from rules.get(REQUIRED) or ()
+        yield from (each["podAffinityTerm"] for each in rules.get(PREFERRED) or () if each.get("podAffinityTerm"))

@@ -1,0 +1,95 @@
+"""Kubernetes versions a cluster may have, and which of today's built-in APIs each of them had.
+
+What is served at a version is what upstream's release of that minor served of the stable APIs; the schemas are always
+the newest. A cluster goes forward by any number of minors and never back: what a newer one let it store, an older one
+could not show.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from shoal.objects.errors import Cause, forbidden_field, not_supported
+
+Object = dict[str, Any]
+
+KUBERNETES = "v1.36.4"
+"""Of a cluster that names none: the release whose APIs the server speaks."""
+OLDEST, NEWEST = 27, 36
+"""Minors of version 1."""
+SUPPORTED = tuple(f"v1.{minor}" for minor in range(OLDEST, NEWEST + 1))
+
+SINCE: dict[str, int] = {
+    "selfsubjectreviews.authentication.k8s.io": 28,
+    "flowschemas.flowcontrol.apiserver.k8s.io": 29,
+    "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": 29,
+    "validatingadmissionpolicies.admissionregistration.k8s.io": 30,
+    "validatingadmissionpolicybindings.admissionregistration.k8s.io": 30,
+    "ipaddresses.networking.k8s.io": 33,
+    "servicecidrs.networking.k8s.io": 33,
+    "pods/resize": 33,
+    "deviceclasses.resource.k8s.io": 34,
+    "resourceclaims.resource.k8s.io": 34,
+    "resourceclaimtemplates.resource.k8s.io": 34,
+    "resourceslices.resource.k8s.io": 34,
+    "volumeattributesclasses.storage.k8s.io": 34,
+    "mutatingadmissionpolicies.admissionregistration.k8s.io": 36,
+    "mutatingadmissionpolicybindings.admissionregistration.k8s.io": 36,
+}
+"""The first minor with the stable version of an API; all others are older than the oldest minor here."""
+DEPRECATED = {"endpoints": 33}
+"""The first minor that warns of a stable API; all others have warned before the oldest minor here."""
+
+
+@lru_cache(maxsize=256)
+def minor_of(version: str) -> int:
+    """Of a version such as v1.34.2; empty is the server's own. 0: it is none that can be served."""
+    if not version:
+        return NEWEST
+    major, _, rest = version.removeprefix("v").partition(".")
+    minor = rest.partition(".")[0]
+    return int(minor) if major == "1" and minor.isdecimal() and OLDEST <= int(minor) <= NEWEST else 0
+
+
+def serves(minor: int, name: str) -> bool:
+    """Whether that minor has a stable API, named `plural.group`, or `plural/subresource` in the core group."""
+    return SINCE.get(name, 0) <= minor
+
+
+def warns(minor: int, name: str) -> bool:
+    return DEPRECATED.get(name, 0) <= minor
+
+
+def problem(wanted: str, current: str | None) -> Cause | None:
+    """Why a cluster cannot have the version; `current` is the one it has, None for a new one."""
+    minor = minor_of(wanted)
+    if not minor:
+        return not_supported("spec.version", wanted, SUPPORTED)
+    if current is not None and minor < minor_of(current):
+        return forbidden_field("spec.version", f"a cluster does not go back from {current or KUBERNETES} to {wanted}")
+    return None
+
+
+def validate_logical_cluster(obj: Object, old: Object | None) -> list[Cause]:
+    found = problem(_version(obj), _version(old) if old is not None else None) if _changed(obj, old) else None
+    return [found] if found is not None else []
+
+
+def validate_hosted(obj: Object, old: Object | None) -> list[Cause]:
+    """Of a kind that asks for a cluster to be hosted: with an empty version it is not known here which one it has."""
+    wanted, current = _version(obj), _version(old or {})
+    if not wanted or (obj.get("spec") or {}).get("infrastructure", "embedded") != "embedded" or not _changed(obj, old):
+        return []
+    found = problem(wanted, current or None)
+    return [found] if found is not None else []
+
+
+def _changed(obj: Object, old: Object | None) -> bool:
+    """What was accepted once is no reason to refuse other changes."""
+    return old is None or _version(obj) != _version(old)
+
+
+def _version(obj: Object) -> str:
+    spec = obj.get("spec")
+    return str(spec.get("version") or "") if isinstance(spec, dict) else ""

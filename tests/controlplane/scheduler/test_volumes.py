@@ -1,0 +1,172 @@
+"""Pods with volumes: to which nodes these tie them, and what happens while a volume is on its way."""
+
+from __future__ import annotations
+
+from typing import Any
+from zlib import crc32
+
+import pytest
+
+from shoal.controlplane.scheduler.home import Home
+from shoal.controlplane.scheduler.shape import Shapes
+from shoal.controlplane.scheduler.volumes import LOST_VOLUME, NO_VOLUME, WRONG_NODE, WRONG_ZONE, Volumes
+from tests.controlplane.scheduler.objects import node, pod, seen
+
+SHAPES = Shapes()
+Object = dict[str, Any]
+ZONE = "topology.kubernetes.io/zone"
+KEY = ("default", "p")
+CLAIM = ("default", "data")
+SELECTED = {"volume.kubernetes.io/selected-node": "a"}
+
+
+def claim(volume: str = "", class_: str = "late", **metadata: Any) -> Object:
+    annotations = dict(metadata.pop("annotations", {}))
+    if volume:
+        annotations["pv.kubernetes.io/bind-completed"] = "yes"
+    spec = {"storageClassName": class_, **({"volumeName": volume} if volume else {})}
+    return {"metadata": {"namespace": "default", "name": "data", "annotations": annotations, **metadata}, "spec": spec}
+
+
+def volume(zones: Any = None, **labels: str) -> Object:
+    expressions = [{"key": ZONE, "operator": "In", "values": zones}]
+    required = {"required": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}}
+    return {"metadata": {"name": "v", "labels": labels}, "spec": {"nodeAffinity": required} if zones else {}}
+
+
+def class_(mode: str = "WaitForFirstConsumer", provisioner: str = "simulated", **more: Any) -> Object:
+    return {"metadata": {"name": "late"}, "provisioner": provisioner, "volumeBindingMode": mode, **more}
+
+
+def with_claim(name: str = "data") -> Object:
+    return pod("p", volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": name}}])
+
+
+def home(*nodes: Object) -> tuple[Home, list[str]]:
+    needs: list[str] = []
+    made = Home(SHAPES, lambda name: crc32(name.encode()), needs.append)
+    for each in nodes:
+        made.see_node(each["metadata"]["name"], each)
+    return made, needs
+
+
+def message(there: Home) -> str:
+    assert there.choose(10) == []
+    (found,) = there.refusals(100.0)
+    there.not_told(found)
+    return found.message
+
+
+def test_kinds_are_asked_for_when_a_pod_depends_on_them() -> None:
+    there, needs = home(node("a"))
+    there.see_pod(("default", "q"), seen(pod("q")))
+    assert needs == []
+    there.see_pod(KEY, seen(with_claim()))
+    assert needs == ["persistentvolumeclaims", "persistentvolumes", "storageclasses"]
+
+
+def test_a_pod_waits_for_its_claim_and_its_volume() -> None:
+    there, _ = home(node("a", labels={ZONE: "x"}), node("b", labels={ZONE: "y"}))
+    there.see_pod(KEY, seen(with_claim()))
+    assert message(there) == '0/2 nodes are available: persistentvolumeclaim "data" not found.'
+    assert there.see_claim(CLAIM, claim(class_="now")) is True
+    assert message(there) == "0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims."
+    there.see_claim(CLAIM, claim("v", "now"))
+    assert message(there) == f"0/2 nodes are available: 2 {LOST_VOLUME}."
+    assert there.see_volume("v", volume(["y"])) is True
+    assert [bind.node for bind in there.choose(10)] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("there", "reasons"),
+    [
+        (volume(["y"]), (WRONG_NODE,)),
+        (volume(["x"]), ()),
+        (volume(), ()),
+        (volume(**{ZONE: "y"}), (WRONG_ZONE,)),
+        (volume(**{ZONE: "x__y"}), ()),
+        (volume(**{"failure-domain.beta.kubernetes.io/zone": "y"}), (WRONG_ZONE,)),
+        (volume(**{"failure-domain.beta.kubernetes.io/zone": "x"}), ()),
+    ],
+)
+def test_where_a_bound_volume_is(there: Object, reasons: tuple[str, ...]) -> None:
+    volumes = Volumes()
+    volumes.see_claim(CLAIM, claim("v"))
+    volumes.see_volume("v", there)
+    made, _ = home(node("a", labels={ZONE: "x"}), node("z"))
+    ties = volumes.ties("default", [("data", False)])
+    assert ties.reasons(made.snapshot.nodes["a"]) == reasons
+    if reasons == (WRONG_ZONE,):
+        assert ties.reasons(made.snapshot.nodes["z"]) == (), "a node in no zone is no wrong one"
+
+
+def test_a_claim_that_waits_for_its_first_consumer_is_told_the_node() -> None:
+    there, _ = home(node("a"))
+    there.see_class("late", class_())
+    there.see_claim(CLAIM, claim())
+    there.see_pod(KEY, seen(with_claim()))
+    (bind,) = there.choose(10)
+    assert (bind.node, bind.claims) == ("a", ("data",))
+    assert there.choose(10) == []
+    assert there.snapshot.nodes["a"].pods, "its room is taken meanwhile"
+    assert there.see_claim(CLAIM, claim(annotations=SELECTED)) is False
+    assert there.see_claim(CLAIM, claim("v", annotations=SELECTED)) is True
+    (bind,) = there.choose(10)
+    assert (bind.node, bind.claims) == ("a", ())
+
+
+def test_a_provisioner_that_gives_up_frees_the_pod() -> None:
+    there, _ = home(node("a"))
+    there.see_class("late", class_())
+    there.see_claim(CLAIM, claim())
+    there.see_pod(KEY, seen(with_claim()))
+    there.choose(10)
+    there.see_claim(CLAIM, claim(annotations=SELECTED))
+    there.see_node("b", node("b"))
+    assert there.see_claim(CLAIM, claim()) is True
+    (again,) = there.choose(10)
+    assert again.claims == ("data",)
+
+
+def test_after_a_restart_the_node_that_was_told_is_the_one() -> None:
+    there, _ = home(node("a", cpu="1m"), node("b"))
+    there.see_class("late", class_())
+    there.see_claim(CLAIM, claim(annotations=SELECTED))
+    there.see_pod(KEY, seen(with_claim()))
+    assert message(there) == f"0/2 nodes are available: 1 Insufficient cpu, 1 {NO_VOLUME}."
+
+
+def test_where_nobody_provides() -> None:
+    there, _ = home(node("a", labels={ZONE: "x"}), node("b", labels={ZONE: "y"}))
+    there.see_class("late", class_(provisioner="kubernetes.io/no-provisioner"))
+    there.see_claim(CLAIM, claim())
+    there.see_pod(KEY, seen(with_claim()))
+    assert message(there) == f"0/2 nodes are available: 2 {NO_VOLUME}."
+    allowed = [{"matchLabelExpressions": [{"key": ZONE, "values": ["y"]}]}]
+    there.see_class("late", class_(allowedTopologies=allowed))
+    assert [bind.node for bind in there.choose(10)] == ["b"]
+
+
+def test_claims_in_trouble() -> None:
+    volumes = Volumes()
+    asked = [("data", False)]
+    volumes.see_claim(CLAIM, claim(deletionTimestamp="2024-01-01T00:00:00Z"))
+    assert volumes.ties("default", asked).message == 'persistentvolumeclaim "data" is being deleted'
+    volumes.see_claim(CLAIM, {**claim("v"), "status": {"phase": "Lost"}})
+    lost = 'persistentvolumeclaim "data" bound to non-existent persistentvolume "v"'
+    assert volumes.ties("default", asked).message == lost
+
+
+def test_volumes_made_for_the_pod() -> None:
+    there, _ = home(node("a"))
+    made = pod("p", volumes=[{"name": "d", "ephemeral": {}}])
+    there.see_pod(KEY, seen(made))
+    wait = 'waiting for ephemeral volume controller to create the persistentvolumeclaim "p-d"'
+    assert message(there) == f"0/1 nodes are available: {wait}."
+    mine = {**claim("v"), "metadata": {**claim("v")["metadata"], "name": "p-d"}}
+    there.see_volume("v", volume())
+    there.see_claim(("default", "p-d"), mine)
+    assert message(there).endswith("PVC default/p-d was not created for pod (pod is not owner).")
+    mine["metadata"]["ownerReferences"] = [{"uid": "uid-p", "controller": True}]
+    there.see_claim(("default", "p-d"), mine)
+    assert len(there.choose(10)) == 1

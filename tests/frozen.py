@@ -1,0 +1,45 @@
+"""Objects that nobody may change: for finding a loop that changes what it shares with others."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import pytest
+
+from shoal.client import reflector
+
+Object = dict[str, Any]
+
+
+class Changed(TypeError):
+    pass
+
+
+def _refuse(*_: object, **__: object) -> NoReturn:
+    raise Changed("a loop changes an object that it shares with others")
+
+
+class FrozenDict(dict[str, Any]):
+    __setitem__ = __delitem__ = clear = popitem = setdefault = update = __ior__ = _refuse  # type: ignore[assignment]
+
+    def pop(self, key: str, *default: Any) -> Any:
+        return default[0] if default and key not in self else _refuse()
+
+
+class FrozenList(list[Any]):
+    __setitem__ = __delitem__ = append = clear = extend = insert = pop = remove = _refuse  # type: ignore[assignment]
+    reverse = sort = __iadd__ = __imul__ = _refuse  # type: ignore[assignment]
+
+
+def frozen(value: Any) -> Any:
+    if isinstance(value, dict):
+        return FrozenDict({key: frozen(each) for key, each in value.items()})
+    if isinstance(value, list):
+        return FrozenList(map(frozen, value))
+    return value
+
+
+def freeze_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on, what shared copies hold cannot be changed."""
+    kept = reflector._SharedCopy._kept
+    monkeypatch.setattr(reflector._SharedCopy, "_kept", lambda self, obj: frozen(kept(self, obj)))

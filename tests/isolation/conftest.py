@@ -1,0 +1,23 @@
+"""One hub, two logical clusters, two managed ones, for everything tried here."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.isolation.people import Hub, People
+
+
+@pytest.fixture(scope="session")
+def people() -> Iterator[People]:
+    with tempfile.TemporaryDirectory(prefix="shoal-isolation-") as directory:
+        hub = Hub(Path(directory))
+        try:
+            people = People(hub)
+            yield people
+            people.close()
+        finally:
+            hub.stop()

@@ -1,0 +1,42 @@
+"""A hub that comes back finds everything as it was, writes nothing for it, and goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.serving import Cluster, Server, config_map
+from tests.sync.world import WORKLOAD_CLUSTERS, World, deployment
+
+ASSIGNED = "workloads.kcp.dev/cluster"
+
+
+def test_a_restart_changes_nothing_and_goes_on(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    world = World(server)
+    member = world.member()
+    name = world.register(member)
+    path, settings = f"{world.path()}/web", f"{world.path('configmaps')}/settings"
+    world.hub.post(world.path(), deployment("web", name)).ok()
+    world.hub.post(world.path("configmaps"), config_map("settings", {"a": "1"}, labels={ASSIGNED: name})).ok()
+    member.eventually(lambda: member.get(settings).status == 200)
+    world.hub.eventually(lambda: (world.hub.get(path).ok().get("status") or {}).get("unavailableReplicas") == 1)
+    cluster_path = f"{WORKLOAD_CLUSTERS}/{name}"
+    ready = world.ready(name)
+    before = [member.get(path).ok(), member.get(settings).ok(), world.hub.get(settings).ok()]
+    server.stop()
+
+    again = Server(tmp_path, port=server.port)
+    hub, there = Cluster(again, "root"), Cluster(again, member.name)
+    hub.patch(settings, {"metadata": {"annotations": {"seen": "yes"}}}).ok()
+    there.eventually(lambda: there.get(settings)["metadata"]["annotations"].get("seen") == "yes")
+    assert there.get(path)["metadata"]["uid"] == before[0]["metadata"]["uid"]
+    assert there.get(path)["metadata"]["generation"] == before[0]["metadata"]["generation"]
+    assert there.get(settings)["metadata"]["uid"] == before[1]["metadata"]["uid"]
+    hub.delete(path).ok()
+    hub.eventually(lambda: hub.get(path).status == 404)
+    assert there.get(path).status == 404
+    # Not even for a moment was the cluster anything but Ready: placement would act on it.
+    assert hub.get(cluster_path).ok() == ready
+    for cluster in (hub, there, world.hub, member):
+        cluster.close()
+    again.stop()
