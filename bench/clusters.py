@@ -117,11 +117,11 @@ LOADS = {"create-clusters": create, "first-requests": first, "work-in-clusters":
 
 def run(sizes: Sizes, directory: Path, say: Callable[[str], None]) -> list[Row]:
     count, title = sizes.clusters, f"{sizes.clusters:,} hosted clusters"
-    many = {"connections": CONNECTIONS, "count": count}
+    few, many = {"count": min(NEW, count)}, {"connections": CONNECTIONS, "count": count}
     with Sleepy(directory / "clusters", count) as server:
         server.start()
         # What the first cluster of all loads for all others is not the cost of one.
-        generate(server, "", {"verb": "first-requests", "count": NEW})
+        generate(server, "", {"verb": "first-requests", **few})
         before = _resident(server, sizes)
         say(f"clusters: {count:,} are made")
         made = generate(server, "", {"verb": "create-clusters", **many})
@@ -132,15 +132,15 @@ def run(sizes: Sizes, directory: Path, say: Callable[[str], None]) -> list[Row]:
         say("clusters: asleep")
         _until(lambda: _asleep(server) >= count, "the clusters do not sleep")
         asleep = _resident(server, sizes) - before
-        for number in range(NEW):
+        for number in range(few["count"]):
             server.must("DELETE", f"{LOGICAL}/new-{number:06d}")
         _until(lambda: _left(server) == count, "the new clusters are left")
         say("clusters: the first request of new ones, beside all others")
-        new = generate(server, "", {"verb": "first-requests", "count": NEW})
+        new = generate(server, "", {"verb": "first-requests", **few})
         say("clusters: all are deleted")
         began = time.perf_counter()
         generate(server, "", {"verb": "delete-clusters", **many})
-        _until(lambda: _left(server) == NEW, "clusters are left")
+        _until(lambda: _left(server) == few["count"], "clusters are left")
         gone = time.perf_counter() - began
     each = 1024 / count
     return [

@@ -21,6 +21,9 @@ class Sizes:
     starts: int = 5
     clusters: int = 10_000
     """Hosted ones."""
+    nodes: int = 1_000
+    pods: int = 20_000
+    """Of one hosted cluster, for the scheduler."""
     settle: float = 5.0
     """Seconds of rest before memory is read, and before the first load."""
 
@@ -38,6 +41,8 @@ QUICK = Sizes(
     starts=1,
     settle=1,
     clusters=200,
+    nodes=50,
+    pods=1000,
 )
 
 
@@ -96,4 +101,4 @@ def etcd_loads(sizes: Sizes) -> list[Load]:
 
 START_GOAL = 0.8
 MEMORY_GOAL = 0.25
-KEYS = ("start", "memory", *dict.fromkeys(load.key for load in loads(FULL)), "etcd", "story", "clusters")
+KEYS = ("start", "memory", *dict.fromkeys(load.key for load in loads(FULL)), "etcd", "story", "clusters", "scheduler")

@@ -35,6 +35,7 @@ def tables(rows: list[Row]) -> str:
     found.append(_value_table([row for row in rows if row.kind in ("seconds", "megabytes")]))
     found.append(_story_table([row for row in rows if row.kind == "story"]))
     found.append(_clusters_table([row for row in rows if row.kind == "clusters"]))
+    found.append(_scheduling_table([row for row in rows if row.kind == "scheduling"]))
     return "\n\n".join(table for table in found if table)
 
 
@@ -124,6 +125,21 @@ def _clusters_line(row: Row) -> list[str]:
     goal = f"{'≥' if least else '≤'} {row.goal:g} {unit}" if row.goal else ""
     met = value >= row.goal if least else value <= row.goal
     return [row.title, f"{number(value)} {unit}", goal, _verdict(row.goal, met)]
+
+
+def _scheduling_table(rows: list[Row]) -> str:
+    header = ["one hosted cluster", "Shoal pods /s", "kube-scheduler /s", "wall ratio"]
+    header += ["Shoal CPU-seconds", "kube-scheduler and Shoal's API, CPU-seconds", "CPU ratio", "goal", ""]
+    return _table(header, [_scheduling_line(row) for row in rows])
+
+
+def _scheduling_line(row: Row) -> list[str]:
+    ours, peer = row.figures[SHOAL], row.figures.get("kube-scheduler")
+    line = [row.title, number(ours["rate"]), "", "", number(ours["cpu_seconds"]), "", ""]
+    if peer is not None:
+        line[2], line[3] = number(peer["rate"]), times(ours["rate"] / peer["rate"])
+        line[5], line[6] = number(peer["cpu_seconds"]), times(peer["cpu_seconds"] / max(ours["cpu_seconds"], 0.01))
+    return [*line, f"≥ {row.goal:,.0f} /s", _verdict(row.goal, ours["rate"] >= row.goal)]
 
 
 def _verdict(goal: float, met: bool) -> str:

@@ -20,15 +20,15 @@ def _refuse(*_: object, **__: object) -> NoReturn:
 
 
 class FrozenDict(dict[str, Any]):
-    __setitem__ = __delitem__ = clear = popitem = setdefault = update = __ior__ = _refuse  # type: ignore[assignment]
+    __setitem__ = __delitem__ = clear = popitem = setdefault = update = __ior__ = _refuse
 
     def pop(self, key: str, *default: Any) -> Any:
         return default[0] if default and key not in self else _refuse()
 
 
 class FrozenList(list[Any]):
-    __setitem__ = __delitem__ = append = clear = extend = insert = pop = remove = _refuse  # type: ignore[assignment]
-    reverse = sort = __iadd__ = __imul__ = _refuse  # type: ignore[assignment]
+    __setitem__ = __delitem__ = append = clear = extend = insert = pop = remove = _refuse
+    reverse = sort = __iadd__ = __imul__ = _refuse
 
 
 def frozen(value: Any) -> Any:

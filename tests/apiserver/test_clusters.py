@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
+from shoal.apiserver import purge
+from shoal.apiserver.encoding import encode
 from tests.serving import WIDGETS, Cluster, Server, config_map, fresh_cluster, widget, widget_definition
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -267,6 +270,47 @@ def test_a_deleted_cluster_is_gone_with_all_it_held(server: Server) -> None:
 async def _keys(server: Server, cluster: str) -> list[str]:
     found, _ = await server.shoal.store.range("")
     return [item.key for item in found if item.key.split("/")[2] == cluster]
+
+
+def test_a_large_cluster_goes_in_steps(still_server: Server) -> None:
+    """Others get their turns in between, and what was written meanwhile goes too."""
+    cluster, core, count = fresh_cluster(still_server), still_server.shoal.server.core, 3 * purge.TOGETHER
+
+    async def emptied() -> int:
+        keys = [f"core/configmaps/{cluster.name}/default/c{number}" for number in range(count)]
+        await asyncio.gather(*(core.store.put(key, encode(config_map(key[-5:])), 0) for key in keys))
+        work = asyncio.ensure_future(purge.purge(core, cluster.name))
+        turns = set()
+        while not work.done():
+            await asyncio.sleep(0)
+            turns.add(len(core.cache.kind("", "configmaps").tables[cluster.name].entries))
+            if len(turns) == 2 and f"{keys[0]}-late" not in keys:
+                keys.append(f"{keys[0]}-late")
+                await core.store.put(keys[-1], encode(config_map("late")), 0)
+        return len(turns)
+
+    assert still_server.call(emptied()) > count // purge.TOGETHER
+    assert still_server.call(_keys(still_server, cluster.name)) == []
+    cluster.close()
+
+
+def test_many_clusters_go_together(server: Server) -> None:
+    root, names = Cluster(server, "root"), [f"crowd-{number}" for number in range(40)]
+    for name in names:
+        root.post(CLUSTERS, body(name, profile="cluster")).ok()
+        inside = Cluster(server, name)
+        inside.post(MAPS, config_map("a")).ok()
+        inside.close()
+    for name in names:
+        root.delete(f"{CLUSTERS}/{name}").ok()
+
+    def left() -> set[str]:
+        return {item["metadata"]["name"] for item in root.get(CLUSTERS).ok()["items"]} & set(names)
+
+    root.eventually(lambda: not left())
+    for name in names:
+        assert server.call(_keys(server, name)) == []
+    root.close()
 
 
 def test_a_restart_keeps_everything(tmp_path: Path) -> None:

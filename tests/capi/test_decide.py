@@ -53,6 +53,32 @@ DELETED: dict[str, Any] = {"deletionTimestamp": STAMP}
 
 
 @pytest.mark.parametrize(
+    ("wanted", "current", "said"),
+    [
+        ("v1.99.0", None, 'spec.version: Unsupported value: "v1.99.0": supported values: "v1.27", '),
+        ("v1.35.0", "v1.36.4", "spec.version: Forbidden: a cluster does not go back from v1.36.4 to v1.35.0"),
+        ("v1.35.0", "", "spec.version: Forbidden: a cluster does not go back from v1.36.4 to v1.35.0"),
+    ],
+)
+def test_a_version_that_cannot_be_hosted_is_told(wanted: str, current: str | None, said: str) -> None:
+    """Here it may come from a topology, which admission does not look at."""
+    asks = cluster()
+    asks["spec"]["topology"] = {"version": wanted}
+    host = made("EmbeddedCluster", "east", ownerReferences=[])
+    logical = None
+    if current is not None:
+        logical = made(
+            "LogicalCluster", "default.east", {"version": current}, annotations={HOST_UID: host["metadata"]["uid"]}
+        )
+    decision = hosts.decide(hosts.Snapshot(host, asks, logical, None, None), SERVER, STAMP)
+    assert (decision.host, decision.upgrade) == (None, None)
+    assert decision.status is not None
+    (ready,) = [found for found in decision.status["status"]["conditions"] if found["type"] == "Ready"]
+    assert (ready["status"], ready["reason"]) == ("False", "VersionNotSupported")
+    assert ready["message"].startswith(said)
+
+
+@pytest.mark.parametrize(
     ("left", "deleted"),
     [
         pytest.param({"deployments", "sets", "machines", "infrastructure"}, "MachineDeployment", id="deployments"),

@@ -26,7 +26,6 @@ SPECS = Path(__file__).parent / "specs"
 LANES = 6
 FLAGS = [
     "--provider=skeleton",
-    "--num-nodes=0",
     "--allowed-not-ready-nodes=-1",
     "--minStartupPods=-1",
     "--e2e-verify-service-account=false",
@@ -96,7 +95,13 @@ class Lanes:
         config = self._cluster(home)
         report = home / "report.json"
         focus = "|".join(re.escape(name) for name in specs)
-        arguments = [*FLAGS, f"--kubeconfig={config}", f"--kubectl-path={program('kubectl')}", f"--report-dir={home}"]
+        arguments = [
+            *FLAGS,
+            f"--num-nodes={len(self.nodes)}",
+            f"--kubeconfig={config}",
+            f"--kubectl-path={program('kubectl')}",
+            f"--report-dir={home}",
+        ]
         arguments += [f"--ginkgo.timeout={timeout}", f"--ginkgo.json-report={report}", f"--ginkgo.focus=(?:{focus})$"]
         with (home / "log").open("wb") as log:
             subprocess.run(

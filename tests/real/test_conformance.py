@@ -16,18 +16,6 @@ from tests.real.lanes import Hub, Lanes, Object, chosen, names, needs_programs, 
 
 pytestmark = needs_programs
 
-BENCH = {
-    "apiVersion": "v1",
-    "kind": "Node",
-    "metadata": {"name": "bench"},
-    "status": {
-        "allocatable": {"cpu": "8", "memory": "16Gi", "pods": "110"},
-        "capacity": {"cpu": "8", "memory": "16Gi", "pods": "110"},
-        "conditions": [{"type": "Ready", "status": "True", "reason": "Bench", "message": "nothing runs here"}],
-    },
-}
-"""Some specs want to name a node; none of these runs anything on it."""
-
 
 def simulated(name: str, zone: str) -> Object:
     labels = {"shoal.dev/simulated": "true", "topology.kubernetes.io/zone": zone}
@@ -47,7 +35,7 @@ def hub(tmp_path: Path) -> Iterator[Hub]:
 
 def test_conformance(hub: Hub, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     wanted, passing = chosen(names("server.txt") + names("loops.txt")), set(names("passing.txt"))
-    failing = Lanes(hub, tmp_path, (BENCH,)).run(wanted, passing)
+    failing = Lanes(hub, tmp_path, NODES).run(wanted, passing)
     with capfd.disabled():
         assert report(wanted, failing, passing, print) == {}
 

@@ -7,11 +7,12 @@ real one's choice is among ours; where only one will, both choose it.
 from __future__ import annotations
 
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 from zlib import crc32
 
 import pytest
@@ -108,6 +109,7 @@ class Bench:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster, self.ours = cluster, Ours()
         self.disagreements: list[str] = []
+        self.kinds: Counter[str] = Counter()
 
     def prepare(self, scenarios: list[Scenario]) -> None:
         for name, value in PRIORITIES.items():
@@ -134,10 +136,10 @@ class Bench:
             before = self._pods(each)
             made = self.cluster.post(f"/api/v1/namespaces/{namespace}/pods", pod).ok()
             verdict = self.ours.verdict(made)
-            real = self.cluster.eventually(lambda path=_path(namespace, name): self._outcome(path))  # type: ignore[misc]
+            real = self.cluster.eventually(partial(self._outcome, _path(namespace, name)))
+            assert real is not None
             node = real["spec"].get("nodeName", "")
-            if verdict.victims and node:
-                self.cluster.eventually(lambda gone=verdict.victims.get(node): not (gone or set()) & self._pods(each))  # type: ignore[misc]
+            self.cluster.eventually(partial(self._are_gone, each, verdict.victims.get(node, set())))
             gone = before - self._pods(each)
             self._judge(f"{each.number} {name}", verdict, real, gone)
             for key in gone:
@@ -147,8 +149,13 @@ class Bench:
             else:
                 self.cluster.delete(_path(namespace, name)).ok()
 
+    def _are_gone(self, each: Scenario, victims: set[str]) -> bool:
+        return not victims or not victims & self._pods(each)
+
     def _judge(self, title: str, verdict: Verdict, real: Object, gone: set[str]) -> None:
         node, words = real["spec"].get("nodeName", ""), _message(real)
+        self.kinds["fits" if verdict.nodes else "preempts" if verdict.victims else "refused"] += 1
+        self.kinds["one node"] += len(verdict.nodes) == 1
         if verdict.nodes:
             fine = node in verdict.nodes and verdict.chosen in verdict.nodes and not gone
         elif verdict.victims:
@@ -202,19 +209,11 @@ def test_the_real_scheduler_and_ours_agree(server: Server, tmp_path: Path) -> No
     scenarios = [scenario(number) for number in range(SCENARIOS)]
     bench = Bench(cluster)
     bench.prepare(scenarios)
-    kinds: dict[str, int] = {"fits": 0, "refused": 0, "preempts": 0, "one node": 0}
-    judge = bench._judge
-
-    def counted(title: str, verdict: Verdict, real: Any, gone: set[str]) -> None:
-        kinds["fits" if verdict.nodes else "preempts" if verdict.victims else "refused"] += 1
-        kinds["one node"] += len(verdict.nodes) == 1
-        judge(title, verdict, real, gone)
-
-    bench._judge = counted  # type: ignore[method-assign]
     with real_scheduler(cluster, tmp_path):
         for each in scenarios:
             bench.compare(each)
     cluster.close()
     assert not bench.disagreements, "\n".join(bench.disagreements)
     # What is compared is worth comparing.
-    assert min(kinds.values()) >= 10, kinds
+    assert len(bench.kinds) == 4, bench.kinds
+    assert min(bench.kinds.values()) >= 10, bench.kinds

@@ -54,8 +54,14 @@ def test_up_is_killed_in_every_step(tmp_path: Path) -> None:
 
 
 def test_a_worker_and_its_hub_are_killed_in_turn(tmp_path: Path) -> None:
-    turns = [(WORKERS[number // 2 % 2] if number % 2 else HUB, 0.15 - 0.03 * number) for number in range(len(STEPS))]
-    survive(Fleet(tmp_path, apart=True), {step: [kill] for step, kill in zip(STEPS, turns, strict=True)})
+    first, second = WORKERS
+    kills = {
+        "clusters": [(HUB, 0.15)],
+        "deployment": [(first, 0.03)],
+        "scale": [(HUB, 0.06), (second, 0.1)],
+        "delete_clusters": [(first, 0.03)],
+    }
+    survive(Fleet(tmp_path, apart=True), kills)
 
 
 @pytest.mark.soak

@@ -53,8 +53,7 @@ class Up:
         return self.hub.store.failure
 
     async def stop(self) -> None:
-        for worker in reversed(self.workers):
-            await worker.stop()
+        await asyncio.gather(*(worker.stop() for worker in self.workers))
         await self.hub.stop()
 
 

@@ -40,7 +40,7 @@ def load_endpoint(path: Path, context: str = "") -> Endpoint:
 
 def parse(text: str, where: str) -> Object:
     try:
-        config = yaml.safe_load(text)
+        config = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError as error:
         raise KubeconfigError(f"{where} cannot be read: {error}") from None
     if not isinstance(config, dict):

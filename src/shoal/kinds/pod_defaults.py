@@ -50,6 +50,8 @@ def default_pod_only(spec: Object) -> None:
                     if not port.get("hostPort"):
                         port["hostPort"] = port.get("containerPort", 0)
     _requests_from_limits(spec.get("resources"))
+    if spec["terminationGracePeriodSeconds"] < 0:
+        spec["terminationGracePeriodSeconds"] = 1
     if spec.get("enableServiceLinks") is None:
         spec["enableServiceLinks"] = True
 

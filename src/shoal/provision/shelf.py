@@ -27,14 +27,12 @@ class Shelf:
         kind: Kind,
         clock: Clock,
         *,
-        trim: Callable[[Object], None] | None = None,
         admits: Callable[[str], bool] | None = None,
         labels: str = "",
     ) -> None:
-        """`trim` takes away, in place, what nobody here asks for; `admits` says which clusters are looked at."""
+        """`admits` says which clusters are looked at."""
         self.kind, self._admits = kind, admits
-        self._reflector = Reflector(client, kind, clock, self._changed, labels=labels, shared=trim is None)
-        self._trim = trim
+        self._reflector = Reflector(client, kind, clock, self._changed, labels=labels, shared=True)
         self._by_cluster: dict[str, dict[Key, Object]] = {}
         self._told: list[Told] = []
         self._gone: deque[str] = deque(maxlen=REMEMBERED)
@@ -84,8 +82,6 @@ class Shelf:
             told(key, old, obj)
 
     def _put(self, key: Key, obj: Object) -> None:
-        if self._trim is not None:
-            self._trim(obj)
         self._by_cluster.setdefault(key[0], {})[key] = obj
 
 

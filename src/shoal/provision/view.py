@@ -6,7 +6,7 @@ A cluster that no Cluster API Cluster stands behind is not theirs: somebody else
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from shoal.client.reflector import Key
@@ -27,19 +27,16 @@ NODES = Kind("", "v1", "nodes", namespaced=False)
 PODS = Kind("", "v1", "pods")
 DAEMON_SETS = Kind("apps", "v1", "daemonsets")
 
-_OF_A_CONTAINER = ("resources", "ports", "restartPolicy")
-_OF_A_POD_STATUS = ("phase", "conditions", "nominatedNodeName")
-
 
 class View:
     name = "provision-view"
 
     def __init__(self, homes: Homes, clock: Clock) -> None:
-        def shelf(kind: Kind, trim: Callable[[Object], None] = _trim_metadata) -> Shelf:
-            return Shelf(homes.hosted, kind, clock, trim=trim, admits=lambda cluster: homes.of(cluster) is not None)
+        def shelf(kind: Kind) -> Shelf:
+            return Shelf(homes.hosted, kind, clock, admits=lambda cluster: homes.of(cluster) is not None)
 
         self.pools, self.claims, self.classes = shelf(POOLS), shelf(CLAIMS), shelf(CLASSES)
-        self.nodes, self.pods, self.daemon_sets = shelf(NODES), shelf(PODS, _trim_pod), shelf(DAEMON_SETS)
+        self.nodes, self.pods, self.daemon_sets = shelf(NODES), shelf(PODS), shelf(DAEMON_SETS)
         self._on_node: dict[tuple[str, str], dict[Key, Object]] = {}
         self._waiting: dict[str, dict[Key, Object]] = {}
         self._requests: dict[str, tuple[Object, Resources]] = {}
@@ -111,22 +108,3 @@ def provider_id_of(node: Object | None) -> str:
 
 def _node_name(pod: Object | None) -> str:
     return str(((pod or {}).get("spec") or {}).get("nodeName") or "")
-
-
-def _trim_metadata(obj: Object) -> None:
-    obj["metadata"].pop("managedFields", None)
-
-
-def _trim_pod(pod: Object) -> None:
-    """A store may hold very many of them."""
-    _trim_metadata(pod)
-    spec, status = pod.get("spec") or {}, pod.get("status") or {}
-    spec.pop("volumes", None)
-    for field in ("containers", "initContainers"):
-        if field in spec:
-            spec[field] = [_few(container, _OF_A_CONTAINER) for container in spec[field]]
-    pod["status"] = _few(status, _OF_A_POD_STATUS)
-
-
-def _few(obj: Object, names: tuple[str, ...]) -> Object:
-    return {name: obj[name] for name in names if name in obj}

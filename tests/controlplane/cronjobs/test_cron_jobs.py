@@ -90,7 +90,7 @@ async def here(tmp_path: Path) -> AsyncIterator[Here]:
 async def test_a_job_at_every_time_of_the_schedule(here: Here) -> None:
     made = await here.create(cron_job())
     assert not await here.jobs()
-    await here.step(41)
+    await here.step(45)
     (job,) = (await here.has(1)).values()
     (owner,) = job["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["uid"], owner["controller"]) == ("CronJob", made["metadata"]["uid"], True)
@@ -112,7 +112,7 @@ async def test_a_job_at_every_time_of_the_schedule(here: Here) -> None:
 @pytest.mark.anyio
 async def test_whoever_still_runs_is_left_or_keeps_others_out_or_goes(here: Here) -> None:
     await here.create(cron_job(run_for="1h"))
-    await here.step(101)
+    await here.step(105)
     await here.has(1, 2)
     await here.active(1, 2)
     await here.client.merge(CRON_JOBS, "cj", {"spec": {"concurrencyPolicy": "Forbid"}}, "default")
@@ -158,9 +158,10 @@ async def test_its_history_is_short(here: Here) -> None:
 @pytest.mark.anyio
 async def test_a_job_that_vanishes_is_not_active_any_more(here: Here) -> None:
     await here.create(cron_job(run_for="1h", concurrencyPolicy="Forbid"))
-    await here.step(41)
+    await here.step(45)
     (job,) = (await here.has(1)).values()
-    await here.client.delete(JOB_KIND, job["metadata"]["name"], "default")
+    path = here.client.path(JOB_KIND, job["metadata"]["name"], "default")
+    await here.client.call("DELETE", path, body={"propagationPolicy": "Background"})
 
     async def forgotten() -> bool:
         return "active" not in (await here.cron_job())["status"] and "MissingJob" in await here.told()
@@ -179,7 +180,7 @@ async def test_a_time_zone_and_a_change_of_schedule(here: Here) -> None:
     await here.client.merge(CRON_JOBS, "cj", {"spec": {"schedule": "*/2 * * * *"}}, "default")
     await here.step(40)
     assert not await here.jobs()
-    await here.step(72)
+    await here.step(76)
     jobs = await here.has(3)
     assert jobs[3]["metadata"]["annotations"][SCHEDULED_AT] == "2023-11-14T23:16:00+01:00"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -90,9 +91,8 @@ def test_endpoints_go_with_their_service(cluster: Cluster) -> None:
     cluster.eventually(lambda: cluster.get(f"{ENDPOINTS}/web").status == 200 and slices(cluster))
     for name in ("web", "plain"):
         cluster.delete(f"{SERVICES}/{name}").ok()
-        cluster.eventually(
-            lambda name=name: cluster.get(f"{ENDPOINTS}/{name}").status == 404 and not slices(cluster, name)
-        )
+    left = (f"{ENDPOINTS}/web", f"{ENDPOINTS}/plain")
+    cluster.eventually(lambda: {cluster.get(path).status for path in left} == {404} and not slices(cluster))
     cluster.get(f"{ENDPOINTS}/alone").ok()
     cluster.get(f"{ENDPOINTS}/kubernetes").ok()
 
@@ -123,3 +123,27 @@ def test_a_pod_waits_for_its_node_to_be_known(cluster: Cluster) -> None:
     assert ready(cluster)[1] == ["10.1.0.1"]
     cluster.post("/api/v1/nodes", {"metadata": {"name": "late"}}).ok()
     cluster.eventually(lambda: ready(cluster)[1] == ["10.1.0.1", "10.1.0.2"])
+
+
+def test_a_service_that_went_while_nobody_looked_takes_its_endpoints_along(tmp_path: Path) -> None:
+    first = Server(tmp_path / "data")
+    cluster = fresh_cluster(first, profile="cluster")
+    for name in ("web", "stays"):
+        cluster.post(SERVICES, service(name)).ok()
+    cluster.post(ENDPOINTS, {"metadata": {"name": "alone"}}).ok()
+    cluster.eventually(
+        lambda: slices(cluster) and slices(cluster, "stays") and cluster.get(f"{ENDPOINTS}/web").status == 200
+    )
+    first.call(first.shoal._loops.stop())
+    cluster.delete(f"{SERVICES}/web").ok()
+    cluster.close()
+    first.stop()
+    second = Server(tmp_path / "data")
+    again = Cluster(second, cluster.name)
+    try:
+        again.eventually(lambda: again.get(f"{ENDPOINTS}/web").status == 404 and not slices(again))
+        for name in ("stays", "alone", "kubernetes"):
+            again.get(f"{ENDPOINTS}/{name}").ok()
+    finally:
+        again.close()
+        second.stop()

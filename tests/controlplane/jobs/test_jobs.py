@@ -169,7 +169,7 @@ def test_a_deleted_pod_counts_as_failed_at_once_or_after_its_end(cluster: Cluste
     cluster.eventually(lambda: status_of(cluster, JOB).get("ready") == 1)
     cluster.delete(f"{PODS}/{pod['metadata']['name']}").ok()
     cluster.eventually(lambda: status_of(cluster, JOB).get("failed") == 1)
-    cluster.delete(JOB).ok()
+    cluster.delete(JOB, {"propagationPolicy": "Background"}).ok()
     cluster.eventually(lambda: not pods(cluster))
     # Nobody ends a pod on a node that is not there: it goes on terminating.
     cluster.post(JOBS, job(run_for="1h", simulate="slow-stop", podReplacementPolicy="Failed")).ok()

@@ -15,6 +15,7 @@ from shoal.client.requests import Client, Kind
 from shoal.clock import FakeClock
 from shoal.controlplane.nodes.loops import Runnable, node_loops, simulated_node_loops
 from shoal.controlplane.nodes.view import NODES, PODS
+from shoal.kinds.logicalcluster import GROUP, VERSION
 from shoal.objects.conditions import condition_is
 from shoal.store.sqlite import SqliteStore
 from tests.controlplane.world import CLUSTERS, World, world
@@ -101,7 +102,7 @@ async def test_a_kubelet_has_the_version_of_its_cluster(tmp_path: Path) -> None:
     async with world(tmp_path) as given:
         client = given.client.at("a")
         body = {"metadata": {"name": "a"}, "spec": {"profile": "cluster", "version": "v1.35.1"}}
-        await given.client.create(CLUSTERS, body)
+        await given.client.create(CLUSTERS, {"apiVersion": f"{GROUP}/{VERSION}", "kind": "LogicalCluster", **body})
         await create(client, node())
         await given.eventually(node_is(client))
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.clock import rfc3339
-from shoal.controlplane.podcontrol.control import from_template
 from shoal.controlplane.podcontrol.ranking import least_needed
+from shoal.controlplane.podcontrol.template import from_template
 from shoal.controlplane.replicasets.decide import BURST, plan, sorted_out, status
 from shoal.kinds.pod_state import is_available, next_availability
 

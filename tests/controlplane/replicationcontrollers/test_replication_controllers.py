@@ -67,7 +67,7 @@ def test_pods_are_made_counted_and_taken_away(cluster: Cluster) -> None:
     cluster.patch(f"{PODS}/{name}", {"metadata": {"labels": {"app": "other"}}}).ok()
     cluster.eventually(lambda: "ownerReferences" not in cluster.get(f"{PODS}/{name}").ok()["metadata"])
     cluster.eventually(lambda: len(pods(cluster)) == 2)
-    cluster.delete(WEB).ok()
+    cluster.delete(f"{WEB}?propagationPolicy=Background").ok()
     cluster.eventually(lambda: [pod["metadata"]["name"] for pod in pods(cluster)] == [name])
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 from zlib import crc32
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shoal.controlplane.scheduler import places
 from shoal.controlplane.scheduler.company import Company, Mood, worths
 from shoal.controlplane.scheduler.decide import Chosen, Refused, decide
 from shoal.controlplane.scheduler.home import Home
@@ -111,13 +113,23 @@ some_node = st.builds(
 )
 
 
-@given(st.lists(st.one_of(some_node, st.sampled_from("abcd")), max_size=8), st.lists(some_pod, max_size=14), st.data())
+@given(
+    st.lists(st.one_of(some_node, st.sampled_from("abcd")), max_size=8),
+    st.lists(some_pod, max_size=14),
+    st.sampled_from([1, 2, 8]),
+    st.data(),
+)
 def test_the_ranking_answers_as_if_it_had_asked_every_node(
-    changes: list[Object | str], pods: list[Object], data: st.DataObject
+    changes: list[Object | str], pods: list[Object], large: int, data: st.DataObject
 ) -> None:
+    with patch.object(places, "LARGE", large):
+        answers_are_the_same(data.draw(st.permutations([*changes, *pods])))
+
+
+def answers_are_the_same(history: list[Object | str]) -> None:
     snapshot = Snapshot()
     rankings: dict[Any, Ranking] = {}
-    for number, each in enumerate(data.draw(st.permutations([*changes, *pods]))):
+    for number, each in enumerate(history):
         if isinstance(each, str):
             snapshot.drop_node(each)
         elif each["kind"] == "Node":

@@ -216,6 +216,21 @@ def test_pods_are_told_once_and_of_other_reasons_only_now_and_then() -> None:
     assert there.later(101.0) is None
 
 
+def test_who_waits_hears_nothing_new_while_others_of_its_kind_find_nodes() -> None:
+    there = home()
+    for name in "pq":
+        there.see_pod(("default", name), seen(pod(name)))
+    there.choose(10)
+    for each in there.refusals(100.0):
+        there.told(each)
+    there.see_node("a", node("a", cpu="500m"))
+    assert len(there.choose(10)) == 1
+    assert there.refusals(110.0) == []
+    assert there.later(110.0) == 1.0
+    (refusal,) = there.refusals(111.0)
+    assert refusal.message == "0/1 nodes are available: 1 Insufficient cpu."
+
+
 def test_who_knows_already_is_not_told_after_a_restart() -> None:
     message = "no nodes available to schedule pods"
     told = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}

@@ -32,7 +32,7 @@ def test_when_a_network_may_go(going: Object, others: list[Object], used: list[s
 
 
 def test_the_address_of_the_api_is_always_used() -> None:
-    services = [{"spec": {"clusterIPs": ["10.0.0.7"]}}, {"spec": {"clusterIPs": ["None"]}}, {"spec": {}}]
+    services: list[Object] = [{"spec": {"clusterIPs": ["10.0.0.7"]}}, {"spec": {"clusterIPs": ["None"]}}, {"spec": {}}]
     assert addresses(services) == {"10.0.0.1", "10.0.0.7"}
 
 

@@ -16,6 +16,7 @@ from shoal.apiserver.admission import (
     groups,
     limits,
     namespaces,
+    podclasses,
     quotas,
     roles,
     volumes,
@@ -48,6 +49,7 @@ def admit(core: Core, call: Call, new: Object, old: Object | None) -> None:
     elif group == "" and plural in ("pods", "persistentvolumeclaims"):
         if plural == "pods":
             accounts.admit(new, old)
+            podclasses.admit(core, call, new, old)
         else:
             volumes.admit(core, call, new, old)
         limits.admit(core, call, new, old)

@@ -104,7 +104,7 @@ class JobLoop:
         uid, known = job["metadata"]["uid"], self._backoffs.get(key)
         backoff = known[1] if known is not None and known[0] == uid else None
         let_go = self._let_go(key, pods)
-        self._released[key] = {uid: version for uid, version in self._released.get(key, {}).items() if uid in let_go}
+        self._released[key] = {one: version for one, version in self._released.get(key, {}).items() if one in let_go}
         found = read(job, pods, self._control.deleted(key, pods), let_go, backoff)
         now = self._clock.now()
         plan = decide(job, found, now)

@@ -1,7 +1,7 @@
 """How long a container runs and how it ends, as far as its command says so itself. Pure.
 
-Only the plainest commands are understood: `sleep 30`, `true`, `sh -c "echo hello; sleep 5 && exit 1"`. Any other says
-nothing, and nothing is guessed.
+Only the plainest commands are understood: `sleep 30`, `true`, `sh -c "echo hello; sleep 5 && exit 1"`, and the image
+`pause`. Any other says nothing, and nothing is guessed.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ Object = dict[str, Any]
 SHELLS = ("sh", "bash", "ash", "dash")
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 FOREVER = 10.0 * 365 * 86400
+PAUSE = "pause"
+"""The image that does nothing for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,8 @@ def pod_ending(pod: Object) -> Ending | None:
     if len(containers) != 1 or pod["spec"].get("restartPolicy") in (None, "Always"):
         return None
     words = (*(containers[0].get("command") or ()), *(containers[0].get("args") or ()))
+    if not words and _program(containers[0].get("image") or "").partition(":")[0] == PAUSE:
+        return Ending(FOREVER, 0)
     return _ending(words) if words else None
 
 

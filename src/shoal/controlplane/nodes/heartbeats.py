@@ -6,6 +6,7 @@ fall on quarters of a second, so that those of very many wake this process only 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 from zlib import crc32
 
@@ -76,13 +77,9 @@ async def _write(client: Client, known: Object | None, node: Object, now: str) -
     name, uid = node["metadata"]["name"], node["metadata"]["uid"]
     owners = [{"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}]
     spec = {"holderIdentity": name, "leaseDurationSeconds": DURATION_SECONDS, "renewTime": now}
-    if known is None:
-        try:
-            known = await client.get(LEASES, name, NAMESPACE)
-        except NotFound:
-            body = {"metadata": {"name": name, "namespace": NAMESPACE, "ownerReferences": owners}, "spec": spec}
-            return await client.create(
-                LEASES, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", **body}, NAMESPACE
-            )
-    metadata = {**known["metadata"], "ownerReferences": owners}
-    return await client.update(LEASES, {**known, "metadata": metadata, "spec": {**known.get("spec", {}), **spec}})
+    with suppress(NotFound):
+        known = known or await client.get(LEASES, name, NAMESPACE)
+        metadata = {**known["metadata"], "ownerReferences": owners}
+        return await client.update(LEASES, {**known, "metadata": metadata, "spec": {**known.get("spec", {}), **spec}})
+    body = {"metadata": {"name": name, "namespace": NAMESPACE, "ownerReferences": owners}, "spec": spec}
+    return await client.create(LEASES, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", **body}, NAMESPACE)

@@ -176,7 +176,7 @@ def _conditions(pod: Object, old: Object, target: PodNext, now: str) -> list[Obj
             "Ready", not unready and not gates, unready or ("ReadinessGatesNotReady" if gates else ""), why or gates
         ),
         condition("ContainersReady", not unready, unready, why),
-        before.get("PodScheduled") or condition("PodScheduled", True),
+        condition("PodScheduled", True),
         *(each for each in old.get("conditions") or () if each.get("type") not in OWN),
     ]
 

@@ -213,6 +213,7 @@ class Home:
         return None
 
     def _assume(self, waiting: Waiting, group: Group, node: str) -> Bind:
+        group.moving = True
         self._pending.drop(waiting.key)
         self._reserved.pop(waiting.key, None)
         self._assumed[waiting.key] = waiting

@@ -67,6 +67,8 @@ class Group:
     """What all of its pods were told, but for the untold."""
     due: float = 0.0
     pause: float = FIRST_PAUSE
+    moving: bool = False
+    """Some of its pods found a node since others were told."""
 
     @property
     def needy(self) -> bool:
@@ -85,8 +87,10 @@ class Group:
 
     def to_tell(self, now: float) -> list[Waiting]:
         """Who is to hear `refusal`. Who waits for the first word gets it at once, who knows one hears another only
-        now and then: at `due`."""
+        now and then: at `due`, and not while others of the group find nodes."""
         heard, self.untold = self.untold, {}
+        if self.moving:
+            self.moving, self.due = False, max(self.due, now + FIRST_PAUSE)
         if self.refusal != self.message and now >= self.due:
             heard, self.message = self.pods, self.refusal
             self.pause = FIRST_PAUSE if now > self.due + LONGEST_PAUSE else min(2 * self.pause, LONGEST_PAUSE)

@@ -1,4 +1,4 @@
-"""Where other pods make a difference, it is the same one for all nodes of a place: of the same labels that matter. Pure.
+"""Where other pods make a difference it is the same for all nodes of a place: of the same labels that matter. Pure.
 
 A place is closed, or pods are drawn to it more or less: its mood. Large places rank their own nodes; the nodes of small
 ones are ranked together with all in the same mood, so that a place per node costs no more than one place for all.

@@ -65,7 +65,7 @@ class Sources:
         if kind not in self._later:
             made = Reflector(
                 self._client.at("*"), LATER[kind], self._clock, lambda key, obj: self._other(kind, key, obj),
-                listed=self._listed,
+                listed=self._listed, shared=True,
             )  # fmt: skip
             self._later[kind] = made
             self._started.put_nowait(made)

@@ -117,4 +117,4 @@ def published(secret: Object, name: str, server: str, authority: str) -> str:
         "current-context": name,
         "users": [{"name": f"{name}-admin", "user": user}],
     }
-    return str(yaml.safe_dump(made, sort_keys=False))
+    return str(yaml.dump(made, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), sort_keys=False))

@@ -1,0 +1,137 @@
+"""What commands say about how long they run and how they end, and what becomes of pods by that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shoal.clock import rfc3339
+from shoal.controlplane.nodes.commands import FOREVER, pod_ending
+from shoal.controlplane.nodes.decide import Decision, decide_pod
+from shoal.controlplane.nodes.stages import default_stages
+from tests.controlplane.nodes.samples import NOW, pod, ready_node
+
+Object = dict[str, Any]
+
+
+def running(*words: str, policy: str = "Never", **container: object) -> Object:
+    only = {"name": "c", "image": "x", "command": list(words), **container}
+    return pod(restartPolicy=policy, containers=[only])
+
+
+@pytest.mark.parametrize(
+    ("words", "seconds", "code"),
+    [
+        (["sleep", "30"], 30, 0),
+        (["/bin/sleep", "2m"], 120, 0),
+        (["sleep", "infinity"], FOREVER, 0),
+        (["true"], 0, 0),
+        (["/bin/false"], 0, 1),
+        (["sh", "-c", "exit 42"], 0, 42),
+        (["/bin/sh", "-c", "echo hello world; sleep 5; exit 3; sleep 7"], 5, 3),
+        (["bash", "-c", "sleep 1 && sleep 2\nsleep 3"], 6, 0),
+        (["sh", "-c", "false && sleep 100 && exit 9; sleep 4"], 4, 0),
+        (["sh", "-c", "sleep 4; false"], 4, 1),
+    ],
+)
+def test_plain_commands_are_understood(words: list[str], seconds: float, code: int) -> None:
+    found = pod_ending(running(*words))
+    assert found is not None
+    assert (found.seconds, found.code) == (seconds, code)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["nginx"], ["sleep"], ["sleep", "1", "2"], ["sleep", "x"], ["sleep", "-1"], ["exit", "1"], ["sh"],
+        ["sh", "-c", ""], ["sh", "-c", "exit $(expr 1 % 2)"], ["sh", "-c", "if true; then exit 1; fi"],
+        ["sh", "-c", "sleep 5 &"], ["sh", "-c", "sleep 5 || exit 1"], ["sh", "-c", "exit 1 'unfinished"],
+        ["sh", "-c", "echo $HOME; exit 1"], ["sh", "-c", "sleep 1 > /dev/null"], ["sh", "-c", "exit 256"],
+        ["sh", "-x", "sleep 1"],
+    ],
+)  # fmt: skip
+def test_nothing_is_guessed_about_others(words: list[str]) -> None:
+    assert pod_ending(running(*words)) is None
+
+
+def test_only_a_single_container_that_is_not_always_restarted_is_asked() -> None:
+    assert pod_ending(running("true", policy="Always")) is None
+    two = running("true")
+    two["spec"]["containers"].append({"name": "d", "image": "x", "command": ["true"]})
+    assert pod_ending(two) is None
+    pausing = pod_ending(running(image="registry.k8s.io/pause:3.10"))
+    assert pausing is not None
+    assert pausing.seconds == FOREVER
+    assert pod_ending(running(image="registry.k8s.io/pauses:3.10")) is None
+    args = running(args=["sleep", "3"])
+    found = pod_ending(args)
+    assert found is not None
+    assert found.seconds == 3
+
+
+def on(obj: Object, now: float = NOW) -> Decision:
+    return decide_pod(obj, ready_node(), default_stages(), address="10.128.0.7", now=now, stamp=rfc3339(now))
+
+
+def after(obj: Object, now: float = NOW) -> Object:
+    status = on(obj, now).status
+    assert status is not None
+    return {**obj, "status": status}
+
+
+def ended(obj: Object) -> Object:
+    found: Object = obj["status"]["containerStatuses"][0]["state"]["terminated"]
+    return found
+
+
+def test_a_pod_ends_when_and_as_its_command_does() -> None:
+    mine = after(running("sh", "-c", "sleep 20; exit 42"))
+    assert mine["status"]["phase"] == "Running"
+    waiting = on(mine, NOW + 19)
+    assert (waiting.status, waiting.at) == (None, NOW + 20)
+    mine = after(mine, NOW + 20)
+    assert (mine["status"]["phase"], ended(mine)["exitCode"], ended(mine)["reason"]) == ("Failed", 42, "Error")
+    good = after(after(running("true")))
+    assert (good["status"]["phase"], ended(good)["exitCode"], ended(good)["reason"]) == ("Succeeded", 0, "Completed")
+
+
+def test_the_pod_of_a_job_runs_as_long_as_its_command_says() -> None:
+    mine = running("sleep", "1000000")
+    mine["metadata"]["ownerReferences"] = [{"kind": "Job", "name": "j", "uid": "u", "controller": True}]
+    mine = after(mine)
+    assert on(mine, NOW + 3600).status is None
+    mine["metadata"]["annotations"] = {"shoal.dev/run-for": "5s"}
+    assert after(mine, NOW + 5)["status"]["phase"] == "Succeeded"
+
+
+def test_what_fails_is_tried_again_with_growing_pauses() -> None:
+    mine = after(after(running("false", policy="OnFailure")))
+    status = mine["status"]["containerStatuses"][0]
+    assert status["state"]["waiting"]["reason"] == "CrashLoopBackOff"
+    assert status["lastState"]["terminated"]["exitCode"] == 1
+    assert on(mine, NOW + 9).at == NOW + 10
+    mine = after(mine, NOW + 10)
+    assert mine["status"]["containerStatuses"][0]["restartCount"] == 1
+    mine = after(mine, NOW + 10)
+    assert on(mine, NOW + 29).at == NOW + 30
+
+
+def test_a_pod_is_not_ready_before_somebody_looks() -> None:
+    probe = {"httpGet": {"path": "/", "port": 80}, "initialDelaySeconds": 20}
+    mine = after(running(policy="Always", readinessProbe=probe))
+    status = mine["status"]
+    assert (status["phase"], status["containerStatuses"][0]["ready"]) == ("Running", False)
+    assert on(mine, NOW + 19).at == NOW + 20
+    mine = after(mine, NOW + 20)
+    assert mine["status"]["containerStatuses"][0]["ready"] is True
+    assert on(mine, NOW + 40) == Decision("pass-probe")
+
+
+def test_a_pod_does_not_live_longer_than_it_may() -> None:
+    mine = pod(activeDeadlineSeconds=30)
+    mine = after(mine, NOW)
+    assert on(mine, NOW + 29).at == NOW + 30
+    mine = after(mine, NOW + 30)
+    assert (mine["status"]["phase"], mine["status"]["reason"]) == ("Failed", "DeadlineExceeded")
+    assert mine["status"]["message"] == "Pod was active on the node longer than the specified deadline"

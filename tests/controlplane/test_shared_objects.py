@@ -1,0 +1,115 @@
+"""No loop changes an object of a shared copy: the others would take it for what the API says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shoal.client.requests import Client, Kind
+from tests.controlplane.world import World, world
+from tests.frozen import Changed, FrozenDict, freeze_shared, frozen
+
+Object = dict[str, Any]
+
+NODES = Kind("", "v1", "nodes", namespaced=False)
+PODS = Kind("", "v1", "pods")
+APPS = {name: Kind("apps", "v1", name) for name in ("deployments", "statefulsets", "daemonsets")}
+JOBS, CRON_JOBS = Kind("batch", "v1", "jobs"), Kind("batch", "v1", "cronjobs")
+SERVICES, BUDGETS = Kind("", "v1", "services"), Kind("policy", "v1", "poddisruptionbudgets")
+CLAIMS = Kind("", "v1", "persistentvolumeclaims")
+
+
+def template(app: str, **spec: object) -> Object:
+    return {"metadata": {"labels": {"app": app}}, "spec": {"containers": [{"name": "c", "image": "x:1"}], **spec}}
+
+
+def workload(name: str, **spec: object) -> Object:
+    return {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": {"app": name}}, **spec}}
+
+
+async def everything(client: Client) -> None:
+    for number in range(3):
+        await client.create(NODES, {"metadata": {"name": f"n{number}", "labels": {"shoal.dev/simulated": "true"}}})
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    for kind, obj in (
+        (SERVICES, {"metadata": {"name": "s"}, "spec": {"selector": {"app": "d"}, "ports": [{"port": 80}]}}),
+        (BUDGETS, workload("d", minAvailable=1)),
+        (APPS["deployments"], workload("d", replicas=3, template=template("d"))),
+        (APPS["daemonsets"], workload("e", template=template("e"))),
+        (
+            APPS["statefulsets"],
+            workload(
+                "f",
+                replicas=2,
+                serviceName="s",
+                template=template("f"),
+                volumeClaimTemplates=[{"metadata": {"name": "data"}, "spec": claim}],
+            ),
+        ),
+        (JOBS, {"metadata": {"name": "g"}, "spec": {"template": template("g", restartPolicy="Never")}}),
+        (
+            CRON_JOBS,
+            {
+                "metadata": {"name": "h"},
+                "spec": {
+                    "schedule": "* * * * *",
+                    "jobTemplate": {"spec": {"template": template("h", restartPolicy="OnFailure")}},
+                },
+            },
+        ),
+    ):
+        await client.create(kind, obj, "default")
+
+
+def ready(client: Client, app: str, count: int) -> Any:
+    async def look() -> bool:
+        found, _ = await client.list_all(PODS, "default", labels=f"app={app}")
+        return sum((pod.get("status") or {}).get("phase") in ("Running", "Succeeded") for pod in found) == count
+
+    return look
+
+
+@pytest.mark.anyio
+async def test_no_loop_changes_what_it_shares(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    freeze_shared(monkeypatch)
+    async with world(tmp_path) as given:
+        client = await given.cluster("a")
+        await everything(client)
+        await _through_their_lives(given, client)
+    assert "shares with others" not in caplog.text
+    assert "Traceback" not in caplog.text
+
+
+async def _through_their_lives(given: World, client: Client) -> None:
+    for app, count in (("d", 3), ("e", 3), ("f", 2)):
+        await given.eventually(ready(client, app, count))
+    given.clock.step(61)
+    await given.eventually(ready(client, "g", 1))
+    await given.eventually(ready(client, "h", 1))
+    image = [{"name": "c", "image": "x:2"}]
+    await client.merge(
+        APPS["deployments"], "d", {"spec": {"replicas": 4, "template": {"spec": {"containers": image}}}}, "default"
+    )
+    await client.delete(NODES, "n0")
+    given.clock.step(1)
+    await given.eventually(ready(client, "e", 2))
+    await given.eventually(ready(client, "d", 4))
+    await client.delete_all(APPS["deployments"], "default")
+    await given.eventually(ready(client, "d", 0))
+
+
+def test_what_is_frozen_cannot_be_changed() -> None:
+    obj = frozen({"a": [{"b": 1}]})
+    assert isinstance(obj, FrozenDict)
+    assert obj == {"a": [{"b": 1}]}
+    assert obj.pop("missing", None) is None
+    with pytest.raises(Changed, match="shares with others"):
+        obj["a"][0].update(b=2)
+    with pytest.raises(Changed, match="shares with others"):
+        obj["a"].append(1)
+    with pytest.raises(Changed, match="shares with others"):
+        obj.pop("a")
