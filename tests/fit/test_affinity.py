@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from shoal.fit.affinity import highest_preference, matches, preference, selected
+from shoal.fit.affinity import highest_preference, matches, pinned, preference, selected
 from shoal.fit.ports import clash, host_ports
 
+Object = dict[str, Any]
 LABELS = {"zone": "a", "size": "8"}
 
 
@@ -113,3 +114,21 @@ def test_host_ports_of_a_pod() -> None:
 def test_ports_clash(one: dict[str, Any], other: dict[str, Any], expected: bool) -> None:
     assert clash(host_ports(pod(one)), host_ports(pod(other))) is expected
     assert clash(host_ports(pod(other)), host_ports(pod(one))) is expected
+
+
+def test_pods_that_go_by_name() -> None:
+    def spec(*terms: Object) -> Object:
+        rules = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}
+        return {"affinity": {"nodeAffinity": rules}}
+
+    def named(*names: str) -> Object:
+        return {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [each]} for each in names]}
+
+    other = {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}
+    assert pinned({}) is None
+    assert pinned(spec()) is None
+    assert pinned(spec(named("a"))) == frozenset("a")
+    assert pinned(spec(named("a"), named("b"))) == frozenset("ab")
+    assert pinned(spec(named("a", "b"))) == frozenset()
+    assert pinned(spec(named("a"), other)) is None
+    assert pinned(spec({**named("a"), **other})) == frozenset("a")

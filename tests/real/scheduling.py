@@ -14,7 +14,8 @@ Object = dict[str, Any]
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 REAL = "real-scheduler"
-PRIORITIES = {"low": -5, "high": 1000}
+PRIORITIES = {"low": -5, "high": 1000, "meek": 1000}
+"""Classes; `meek` preempts nobody."""
 APPS = ("web", "db", "cache")
 
 
@@ -95,12 +96,11 @@ class _Maker:
         spec["schedulerName"] = REAL
         spec["nodeSelector"] = {"scenario": f"s{self._number}"}
         if self._preempts:
-            self._rank(pod, "high" if dice.random() < 0.7 else "")
-            if dice.random() < 0.1:
-                spec["preemptionPolicy"] = "Never"
+            self._rank(pod, dice.choice(["high"] * 7 + ["meek", "", ""]))
         for chance, ask in (
             (0.2, self._ask_for_disk),
             (0.2, self._ask_for_node_affinity),
+            (0.08, self._ask_for_node),
             (0.35, self._tolerate),
             (0.2, self._ask_for_port),
             (0.3, self._ask_for_company),
@@ -141,6 +141,11 @@ class _Maker:
             {"key": ZONE, "operator": "In", "values": [f"s{self._number}-a", f"s{self._number}-b"]},
         ]
         terms = [{"matchExpressions": dice.sample(expressions, dice.randint(1, 2))} for _ in range(dice.randint(1, 2))]
+        spec.setdefault("affinity", {})["nodeAffinity"] = {_REQUIRED: {"nodeSelectorTerms": terms}}
+
+    def _ask_for_node(self, spec: Object) -> None:
+        name = self._dice.choice(self._made.nodes)["metadata"]["name"]
+        terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}]
         spec.setdefault("affinity", {})["nodeAffinity"] = {_REQUIRED: {"nodeSelectorTerms": terms}}
 
     def _tolerate(self, spec: Object) -> None:

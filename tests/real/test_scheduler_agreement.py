@@ -113,8 +113,9 @@ class Bench:
 
     def prepare(self, scenarios: list[Scenario]) -> None:
         for name, value in PRIORITIES.items():
-            body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
-            self.cluster.post("/apis/scheduling.k8s.io/v1/priorityclasses", {**body, "value": value}).ok()
+            body: Object = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
+            body |= {"value": value, "preemptionPolicy": "Never" if name == "meek" else "PreemptLowerPriority"}
+            self.cluster.post("/apis/scheduling.k8s.io/v1/priorityclasses", body).ok()
         for each in scenarios:
             for namespace in each.namespaces:
                 made = self.cluster.post("/api/v1/namespaces", namespace).ok()
@@ -122,9 +123,12 @@ class Bench:
             for node in each.nodes:
                 made = self.cluster.post("/api/v1/nodes", node).ok()
                 self.ours.home.see_node(made["metadata"]["name"], made)
-            for pod in each.existing:
+            for index, pod in enumerate(each.existing):
                 namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
                 self.cluster.post(f"/api/v1/namespaces/{namespace}/pods", pod).ok()
+                # Of equals the younger goes first; who has not started is as old as the moment it is asked.
+                started = {"status": {"startTime": f"2024-01-01T00:00:{index:02}Z"}}
+                self.cluster.patch(f"{_path(namespace, name)}/status", started).ok()
                 if (namespace, name) in each.leaving:
                     self.cluster.delete(_path(namespace, name)).ok()
                 made = self.cluster.get(_path(namespace, name)).ok()
@@ -139,7 +143,6 @@ class Bench:
             real = self.cluster.eventually(partial(self._outcome, _path(namespace, name)))
             assert real is not None
             node = real["spec"].get("nodeName", "")
-            self.cluster.eventually(partial(self._are_gone, each, verdict.victims.get(node, set())))
             gone = before - self._pods(each)
             self._judge(f"{each.number} {name}", verdict, real, gone)
             for key in gone:
@@ -148,9 +151,6 @@ class Bench:
                 self.ours.home.see_pod((namespace, name), real)
             else:
                 self.cluster.delete(_path(namespace, name)).ok()
-
-    def _are_gone(self, each: Scenario, victims: set[str]) -> bool:
-        return not victims or not victims & self._pods(each)
 
     def _judge(self, title: str, verdict: Verdict, real: Object, gone: set[str]) -> None:
         node, words = real["spec"].get("nodeName", ""), _message(real)

@@ -11,6 +11,12 @@
                 Requirements: one per key; add, union, without, of(key), intersects(other), matches(labels),
                 compatible(wanted, undefined), conflicts(wanted, undefined) -> sentences, labels(), wire();
                 made by from_labels(labels), from_expressions(list), from_pod(spec, term=0)
-`affinity`      selected(spec, name, labels), preference(spec, name, labels): against a node that exists
+`affinity`      selected(spec, name, labels), preference(spec, name, labels): against a node that exists;
+                pinned(spec) -> the names of the only nodes it may be, or None
+`podaffinity`   terms(spec, namespace) -> what a pod says of other pods, or None; Peer: a pod as others see it;
+                Neighbours(me, namespace_labels): the pods that matter to one, by topology domain: add(labels, peers)
+                -> share, take(share), obstacle(labels) -> why not there, score(labels), keys
+`topology`      constraints(spec, labels, action); Spread(constraints, me): add(labels, peers, selected, tolerated)
+                -> share, take(share), obstacle(labels), weight(labels), keys
 `ports`         host_ports(pod), clash(wanted, used)
 """

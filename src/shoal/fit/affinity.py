@@ -27,6 +27,20 @@ def selected(spec: Object, name: str, labels: Mapping[str, str]) -> bool:
     return any(matches(term, name, labels) for term in required.get("nodeSelectorTerms") or ())
 
 
+def pinned(spec: Object) -> frozenset[str] | None:
+    """The names of the only nodes that the required node affinity can select, as that of a DaemonSet's pod does; None:
+    it does not go by name."""
+    found: set[str] = set()
+    terms = (_node_affinity(spec).get(REQUIRED) or {}).get("nodeSelectorTerms") or ()
+    for term in terms:
+        fields = [each for each in term.get("matchFields") or () if each.get("operator") == "In"]
+        named = [set(each.get("values") or ()) for each in fields if each.get("key") == "metadata.name"]
+        if not named:
+            return None
+        found |= set.intersection(*named)
+    return frozenset(found) if terms else None
+
+
 def preference(spec: Object, name: str, labels: Mapping[str, str]) -> int:
     """The weights of the preferred terms that the node matches, together."""
     terms = _node_affinity(spec).get(PREFERRED) or ()

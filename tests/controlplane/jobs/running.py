@@ -49,7 +49,7 @@ class Mortal:
     """A transport whose user dies with its n-th write: that is carried out, and nothing is heard afterwards."""
 
     def __init__(self, inner: Any, writes: int) -> None:
-        self._inner, self._left = inner, writes
+        self._inner, self._left, self._under_way = inner, writes, 0
         self.dead = asyncio.Event()
 
     async def request(
@@ -59,9 +59,12 @@ class Mortal:
         if counts and self._left <= 0:
             await asyncio.Event().wait()
         self._left -= counts
+        self._under_way += counts
         answer: tuple[int, Mapping[str, str], bytes] = await self._inner.request(method, path, query, headers, body)
+        self._under_way -= counts
         if counts and self._left <= 0:
-            self.dead.set()
+            if not self._under_way:  # what was on its way has arrived, too
+                self.dead.set()
             await asyncio.Event().wait()
         return answer
 

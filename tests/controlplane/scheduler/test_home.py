@@ -35,6 +35,11 @@ def home(*nodes: dict[str, Any]) -> Home:
     return made
 
 
+def by_name(*names: str) -> dict[str, Any]:
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]} for name in names]
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+
+
 some_node = st.builds(
     node,
     st.sampled_from(NODES),
@@ -53,6 +58,7 @@ some_pod = st.builds(
     ports=st.sampled_from([[], [{"hostPort": 80}], [{"hostPort": 80, "hostIP": "10.0.0.1"}]]),
     tolerations=st.sampled_from([[], [{"key": "t", "operator": "Exists"}]]),
     nodeSelector=st.sampled_from([{}, {"zone": "x"}]),
+    affinity=st.sampled_from([{}, {}, by_name("a"), by_name("b", "gone")]),
     priority=st.sampled_from([0, 5]),
 )
 

@@ -198,6 +198,14 @@ def nobody_but(there: Home, name: str) -> bool:
     return [bind.pod.key[1] for bind in there.choose(10)] == [name]
 
 
+def test_a_promise_outlives_a_binding_that_failed() -> None:
+    there = home(node("a", cpu="1"))
+    there.see_pod(("default", "high"), seen(pod("high", "1", **HIGH), status={"nominatedNodeName": "a"}))
+    (bind,) = there.choose(10)
+    there.not_bound(bind)
+    assert nobody_but(there, "high")
+
+
 def test_an_eviction_that_failed_is_tried_again() -> None:
     there = home(node("a", cpu="1"))
     on(there, "a", "low")

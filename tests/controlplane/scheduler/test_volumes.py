@@ -24,7 +24,8 @@ def claim(volume: str = "", class_: str = "late", **metadata: Any) -> Object:
     annotations = dict(metadata.pop("annotations", {}))
     if volume:
         annotations["pv.kubernetes.io/bind-completed"] = "yes"
-    spec = {"storageClassName": class_, **({"volumeName": volume} if volume else {})}
+    asked = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}}
+    spec = {"storageClassName": class_, **asked, **({"volumeName": volume} if volume else {})}
     return {"metadata": {"namespace": "default", "name": "data", "annotations": annotations, **metadata}, "spec": spec}
 
 
@@ -142,6 +143,24 @@ def test_where_nobody_provides() -> None:
     there.see_claim(CLAIM, claim())
     there.see_pod(KEY, seen(with_claim()))
     assert message(there) == f"0/2 nodes are available: 2 {NO_VOLUME}."
+    there.see_volume("small", free("1Gi", "x"))
+    there.see_volume("taken", {**free("9Gi", "x"), "spec": {**free("9Gi", "x")["spec"], "claimRef": {"name": "other"}}})
+    assert message(there) == f"0/2 nodes are available: 2 {NO_VOLUME}."
+    there.see_volume("fits", free("5Gi", "x"))
+    (bind,) = there.choose(10)
+    assert (bind.node, bind.claims) == ("a", ("data",))
+
+
+def free(size: str, zone: str) -> Object:
+    made = volume([zone])
+    made["spec"] |= {"capacity": {"storage": size}, "accessModes": ["ReadWriteOnce"], "storageClassName": "late"}
+    return made
+
+
+def test_a_class_provides_in_some_zones_only() -> None:
+    there, _ = home(node("a", labels={ZONE: "x"}), node("b", labels={ZONE: "y"}))
+    there.see_claim(CLAIM, claim())
+    there.see_pod(KEY, seen(with_claim()))
     allowed = [{"matchLabelExpressions": [{"key": ZONE, "values": ["y"]}]}]
     there.see_class("late", class_(allowedTopologies=allowed))
     assert [bind.node for bind in there.choose(10)] == ["b"]

@@ -28,6 +28,7 @@ Bid = tuple[int, int, str, int]
 
 SCHEDULER = "default-scheduler"
 NO_NODES = "no nodes available to schedule pods"
+NOT_NAMED = ("node(s) didn't satisfy plugin(s) [NodeAffinity]",)
 HIGHEST = 100
 TAINT_WEIGHT, AFFINITY_WEIGHT = 3, 2
 
@@ -93,6 +94,8 @@ def best(bids: list[Bid], moods: list[Mood]) -> str:
 
 def banned(shape: Shape, node: Node) -> Reasons:
     """What keeps such pods off the node however empty it is."""
+    if shape.pinned is not None and node.name not in shape.pinned:
+        return NOT_NAMED
     if node.unschedulable and not tolerated(UNSCHEDULABLE, shape.tolerations):
         return ("node(s) were unschedulable",)
     taint = untolerated(node.taints, shape.tolerations)

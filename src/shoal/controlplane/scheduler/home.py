@@ -171,6 +171,7 @@ class Home:
             self._held.pop(bind.pod.key, None)
             self.snapshot.remove(bind.pod.key)
             self._pending.join(assumed)
+            self._promise(assumed, assumed.nominated)
 
     def not_evicted(self, victim: Resident) -> None:
         there = self.snapshot.resident(victim.key)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from shoal.controlplane.scheduler.company import Company, Mood
 from shoal.controlplane.scheduler.decide import (
+    NOT_NAMED,
     Bid,
     Chosen,
     Dice,
@@ -61,7 +62,7 @@ class Ranking:
             return Chosen(chosen)
         self._look_at(snapshot, snapshot.changed_since(self._revision) if self._revision >= 0 else None)
         self._revision = snapshot.revision
-        return Refused(message([*self._refused.values(), *self._closed()]))
+        return Refused(message([*self._refused.values(), *self._closed(), *self._not_named(snapshot)]))
 
     def possible(self) -> list[str]:
         """After a refusal: the nodes that refuse only for the pods that are there, or might."""
@@ -113,8 +114,17 @@ class Ranking:
             for name in self._bids:
                 yield (self.company.obstacle(self._known[name][4].labels),)
 
+    def _not_named(self, snapshot: Snapshot) -> list[Reasons]:
+        """Of the nodes that are not looked at, for the pod goes to others by name."""
+        if self._shape.pinned is None:
+            return []
+        return [NOT_NAMED] * (sum(node.present for node in snapshot.nodes.values()) - len(self._known))
+
     def _look_at(self, snapshot: Snapshot, names: set[str] | None) -> None:
         """None: at all."""
+        only = self._shape.pinned
+        if only is not None:
+            names = set(only) if names is None else names & only
         for name in {*snapshot.nodes, *self._known} if names is None else names:
             self._look(name, snapshot.nodes.get(name))
         self._places.tidy()

@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 
 import orjson
 
-from shoal.fit.affinity import highest_preference
+from shoal.fit.affinity import highest_preference, pinned
 from shoal.fit.podaffinity import Peer, Terms, terms
 from shoal.fit.ports import HostPort, host_ports
 from shoal.fit.resources import CPU, MEMORY, Resources, pod_requests
@@ -41,6 +41,8 @@ class Shape:
     """The names of its PersistentVolumeClaims, and whether each is to be made for it."""
     meek: bool
     """It preempts nobody."""
+    pinned: frozenset[str] | None
+    """The names of the only nodes it may go to; None: it does not go by name."""
 
     @property
     def tolerations(self) -> list[Object]:
@@ -90,7 +92,8 @@ def _shape(spec: Object, pod: Object, claims: tuple[tuple[str, bool], ...]) -> S
     cpu, memory = requests.get(CPU) or LEAST_CPU, requests.get(MEMORY) or LEAST_MEMORY
     social = bool(spec.get("topologySpreadConstraints")) or bool(_social(spec.get("affinity") or {}))
     meek = pod["spec"].get("preemptionPolicy") == "Never"
-    return Shape(spec, requests, host_ports(pod), cpu, memory, highest_preference(spec), social, claims, meek)
+    wish, names = highest_preference(spec), pinned(spec)
+    return Shape(spec, requests, host_ports(pod), cpu, memory, wish, social, claims, meek, names)
 
 
 def _sign(spec: Object, claims: tuple[tuple[str, bool], ...]) -> bytes:

@@ -12,11 +12,13 @@ from typing import Any
 
 from shoal.controlplane.scheduler.snapshot import Node
 from shoal.fit.affinity import matches
+from shoal.kinds.resources import amount
+from shoal.kinds.volumes import BIND_COMPLETED, SELECTED_NODE, class_of, requested_storage
+from shoal.objects.errors import BadRequest
+from shoal.objects.selectors import from_label_selector
 
 Object = dict[str, Any]
 
-SELECTED_NODE = "volume.kubernetes.io/selected-node"
-BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 
 WRONG_NODE = "node(s) didn't match PersistentVolume's node affinity"
@@ -43,8 +45,9 @@ class Ties:
     topologies: tuple[tuple[Object, ...], ...] = ()
     """Per class of unbound claims, where it provides volumes."""
     lost: bool = False
-    unprovided: bool = False
-    """A claim that nobody provides a volume for."""
+    offers: tuple[tuple[tuple[Object, ...] | None, ...], ...] = ()
+    """Per claim for which nobody makes a volume, where the free ones are that would do: terms as of a bound volume,
+    None where it is anywhere."""
     node: str = ""
     """Where a claim waits for its volume."""
     unbound: tuple[str, ...] = ()
@@ -54,7 +57,7 @@ class Ties:
         found = []
         if any(not _matches_any(terms, node) for terms in self.affinities):
             found.append(WRONG_NODE)
-        if (self.node and self.node != node.name) or self.unprovided or not self._provided(node):
+        if (self.node and self.node != node.name) or not (self._provided(node) and self._offered(node)):
             found.append(NO_VOLUME)
         if self.lost:
             found.append(LOST_VOLUME)
@@ -73,6 +76,9 @@ class Ties:
             )
             for terms in self.topologies
         )
+
+    def _offered(self, node: Node) -> bool:
+        return all(any(terms is None or _matches_any(terms, node) for terms in free) for free in self.offers)
 
     def _is_elsewhere(self, labels: Mapping[str, str]) -> bool:
         if not any(key in labels for key in _STABLE):
@@ -131,22 +137,29 @@ class Volumes:
     def _ties(self, bound: list[Object], unbound: list[Object]) -> Ties:
         volumes = [self._volumes.get(claim["spec"]["volumeName"]) for claim in bound]
         found = [volume for volume in volumes if volume is not None]
-        required = [((each.get("spec") or {}).get("nodeAffinity") or {}).get("required") for each in found]
-        classes = [self._classes[_class_of(claim)] for claim in unbound]
+        where = [_where(each) for each in found]
+        classes = [self._classes[class_of(claim) or ""] for claim in unbound]
+        alone = [
+            claim
+            for claim, class_ in zip(unbound, classes, strict=True)
+            if class_.get("provisioner", NO_PROVISIONER) == NO_PROVISIONER
+        ]
         allowed = [tuple(each.get("allowedTopologies") or ()) for each in classes]
         selected = [self.selected_node(claim["metadata"]["namespace"], claim["metadata"]["name"]) for claim in unbound]
         return Ties(
-            affinities=tuple(tuple(each.get("nodeSelectorTerms") or ()) for each in required if each is not None),
+            affinities=tuple(terms for terms in where if terms is not None),
             zones=tuple(zone for volume in found for zone in _zones(volume)),
             topologies=tuple(each for each in allowed if each),
             lost=len(found) < len(volumes),
-            unprovided=any(each.get("provisioner", NO_PROVISIONER) == NO_PROVISIONER for each in classes),
+            offers=tuple(
+                tuple(_where(each) for each in self._volumes.values() if _suits(each, claim)) for claim in alone
+            ),
             node=next((node for node in selected if node), ""),
             unbound=tuple(claim["metadata"]["name"] for claim in unbound),
         )
 
     def _waits_for_consumer(self, claim: Object) -> bool:
-        class_ = self._classes.get(_class_of(claim))
+        class_ = self._classes.get(class_of(claim) or "")
         mode = class_.get("volumeBindingMode") if class_ is not None else None
         return mode == "WaitForFirstConsumer" and not (claim.get("spec") or {}).get("volumeName")
 
@@ -172,9 +185,29 @@ def _is_bound(claim: Object) -> bool:
     return bool(named) and BIND_COMPLETED in (claim["metadata"].get("annotations") or {})
 
 
-def _class_of(claim: Object) -> str:
-    old = (claim["metadata"].get("annotations") or {}).get("volume.beta.kubernetes.io/storage-class")
-    return str(old or (claim.get("spec") or {}).get("storageClassName") or "")
+def _where(volume: Object) -> tuple[Object, ...] | None:
+    """Terms of which a node must match one; None: any node will do."""
+    required = ((volume.get("spec") or {}).get("nodeAffinity") or {}).get("required")
+    return tuple(required.get("nodeSelectorTerms") or ()) if required is not None else None
+
+
+def _suits(volume: Object, claim: Object) -> bool:
+    """Whether the volume is free, and such as the claim asks for."""
+    has, wants = volume.get("spec") or {}, claim.get("spec") or {}
+    if has.get("claimRef") or class_of(volume) != class_of(claim) or "deletionTimestamp" in volume["metadata"]:
+        return False
+    if not {*(wants.get("accessModes") or ())} <= {*(has.get("accessModes") or ())}:
+        return False
+    if (has.get("volumeMode") or "Filesystem") != (wants.get("volumeMode") or "Filesystem"):
+        return False
+    try:
+        if wants.get("selector") and not from_label_selector(wants["selector"]).matches(
+            volume["metadata"].get("labels")
+        ):
+            return False
+    except BadRequest:
+        return False
+    return amount((has.get("capacity") or {}).get("storage")) >= amount(requested_storage(claim))
 
 
 def _zones(volume: Object) -> Iterable[tuple[str, frozenset[str]]]:

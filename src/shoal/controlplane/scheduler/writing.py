@@ -11,7 +11,7 @@ from shoal.controlplane.scheduler.home import CLAIMS, Bind, Evict, Refusal, unsc
 from shoal.controlplane.scheduler.recorder import Recorder
 from shoal.controlplane.scheduler.snapshot import PodKey, Resident
 from shoal.controlplane.scheduler.sources import LATER, PODS
-from shoal.controlplane.scheduler.volumes import SELECTED_NODE
+from shoal.kinds.volumes import SELECTED_NODE
 from shoal.objects.errors import Conflict, NotFound
 
 Object = dict[str, Any]
