@@ -49,6 +49,8 @@ def test_a_deployment_is_scaled(whole: Cluster) -> None:
     whole.patch(f"{DEPLOYMENTS}/web/scale", {"spec": {"replicas": 3}}).ok()
     scaled = whole.get(f"{DEPLOYMENTS}/web").ok()
     assert (scaled["spec"]["replicas"], scaled["metadata"]["generation"]) == (3, 2)
+    strategic = whole.patch(f"{DEPLOYMENTS}/web/scale", {"spec": {"replicas": 4}}, "strategic-merge").ok()
+    assert strategic["spec"] == {"replicas": 4}
     answer = whole.patch(f"{DEPLOYMENTS}/web/scale", {"spec": {"replicas": -1}})
     said = 'Scale.autoscaling "web" is invalid: spec.replicas: Invalid value: -1: must be greater than or equal to 0'
     assert (answer.status, answer["message"]) == (422, said)
@@ -235,3 +237,19 @@ def test_the_default_class_is_marked(whole: Cluster) -> None:
     answer = whole.patch(f"{collection}/fast", {"provisioner": "other.example.com"})
     assert 'provisioner: Invalid value: "other.example.com": field is immutable' in answer["message"]
     assert whole.delete(f"{collection}/fast").ok()["kind"] == "StorageClass"
+
+
+def test_jobs_keep_their_pods_unless_told_otherwise(whole: Cluster) -> None:
+    jobs = "/apis/batch/v1/namespaces/default/jobs"
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "x"}]}}
+    for name in ("a", "b"):
+        whole.post(jobs, named(name, spec={"suspend": True, "template": template})).ok()
+    answer = whole.delete(f"{jobs}/a")
+    assert answer.ok()["metadata"]["finalizers"] == ["orphan"]
+    assert answer.headers["Warning"] == (
+        '299 - "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove '
+        'them or set propagationPolicy=Orphan to suppress this warning"'
+    )
+    answer = whole.delete(f"{jobs}/b", {"propagationPolicy": "Background"})
+    assert "Warning" not in answer.headers
+    assert whole.get(f"{jobs}/b").status == 404

@@ -36,6 +36,7 @@ def talk(cluster: Cluster, how: str, work: Talk, token: str | None = None) -> No
             await work(Client(transport, token, cluster=cluster.name))
         finally:
             await transport.close()
+            await asyncio.sleep(0.05)  # TLS says goodbye after that
 
     if how == "in-process":
         server.call(run())
