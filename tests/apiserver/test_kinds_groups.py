@@ -246,10 +246,10 @@ def test_jobs_keep_their_pods_unless_told_otherwise(whole: Cluster) -> None:
         whole.post(jobs, named(name, spec={"suspend": True, "template": template})).ok()
     answer = whole.delete(f"{jobs}/a")
     assert answer.ok()["metadata"]["finalizers"] == ["orphan"]
-    assert answer.headers["Warning"] == (
+    assert answer.headers["warning"] == (
         '299 - "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove '
         'them or set propagationPolicy=Orphan to suppress this warning"'
     )
     answer = whole.delete(f"{jobs}/b", {"propagationPolicy": "Background"})
-    assert "Warning" not in answer.headers
+    assert "warning" not in answer.headers
     assert whole.get(f"{jobs}/b").status == 404
