@@ -44,8 +44,9 @@ def test_pending_pods_become_nodes_of_the_cheapest_type_and_go_again(hosted: Hos
     assert node["spec"]["providerID"] == claim["status"]["providerID"]
     (event, *_) = hosted.eventually(lambda: hosted.events("Nominated"))
     assert event == f"Pod should schedule on: nodeclaim/{claim['metadata']['name']}"
-    pool = hosted.eventually(lambda: _with_nodes(hosted, "1"))
-    assert pool["status"]["resources"] == {"cpu": "2", "memory": "8Gi", "nodes": "1", "pods": "110"}
+    hosted.eventually(lambda: _with_nodes(hosted, "1"))
+    whole = {"cpu": "2", "memory": "8Gi", "nodes": "1", "pods": "110"}
+    assert hosted.eventually(lambda: _with_nodes(hosted, "1")["status"]["resources"] == whole)
     hosted.cluster.delete(f"{DEPLOYMENTS}/web").ok()
     hosted.eventually(lambda: not hosted.items(CLAIMS) and not hosted.machines() and not hosted.items(NODES))
     assert hosted.replicas() == {"small": 0, "medium": 0, "large": 0}
