@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from shoal.client.https import HttpsTransport
-from shoal.client.kubeconfig import endpoint_of
+from shoal.client.kubeconfig import client_to, endpoint_of
 from shoal.client.requests import Client
 from shoal.client.transport import Transport
 from shoal.sync.connecting import Connect
@@ -26,7 +25,7 @@ def connect_from(url: str, transport: Transport) -> Connect:
         below = endpoint.server.removeprefix(url)
         if below != endpoint.server and (not below or below.startswith("/")):
             return Client(Below(transport, below.rstrip("/")), endpoint.token, AGENT)
-        return Client(HttpsTransport(endpoint.server, endpoint.tls), endpoint.token, AGENT)
+        return client_to(endpoint, AGENT)
 
     return connect
 

@@ -12,7 +12,7 @@ from shoal.assemble.instance import Shoal, UpSettings
 from shoal.assemble.process import serve
 from shoal.assemble.running import Runnable, run_all
 from shoal.assemble.store_settings import StoreSettings
-from shoal.client.kubeconfig import load, load_endpoint
+from shoal.client.kubeconfig import client_to, load_endpoint
 from shoal.client.requests import Client
 from shoal.clock import Clock, SystemClock
 from shoal.fleet.loops import worker_loops
@@ -104,7 +104,7 @@ def run_worker(process: WorkerProcess, ready: Callable[[Worker], None]) -> None:
     )
 
     async def start() -> Worker:
-        hub = load(process.hub_kubeconfig, agent="shoal-worker")
+        hub = client_to(endpoint, "shoal-worker")
         own = server_settings(process.data_dir, process.host, process.port, process.store)
         worker = await Worker.start(own, settings, hub, dial_hub(endpoint, process.name))
         ready(worker)

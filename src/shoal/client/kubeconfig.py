@@ -26,7 +26,7 @@ class KubeconfigError(ShoalError):
 
 def load(path: Path, context: str = "", agent: str = "shoal") -> Client:
     """A client for the file's current context, or the one named."""
-    return _client(load_endpoint(path, context), agent)
+    return client_to(load_endpoint(path, context), agent)
 
 
 def load_endpoint(path: Path, context: str = "") -> Endpoint:
@@ -48,18 +48,12 @@ def parse(text: str, where: str) -> Object:
     return config
 
 
-def client_of(
-    config: Object, context: str = "", agent: str = "shoal", *, where: str, beside: Path | None = None
-) -> Client:
-    """`beside` is where the files are that it names; without, it may name none (it came over the network)."""
-    return _client(endpoint_of(config, context, where=where, beside=beside), agent)
-
-
-def _client(endpoint: Endpoint, agent: str) -> Client:
+def client_to(endpoint: Endpoint, agent: str) -> Client:
     return Client(HttpsTransport(endpoint.server, endpoint.tls), endpoint.token, agent)
 
 
 def endpoint_of(config: Object, context: str = "", *, where: str, beside: Path | None = None) -> Endpoint:
+    """`beside` is where the files are that it names; without, it may name none (it came over the network)."""
     name = context or str(config.get("current-context") or "")
     chosen = _named(config, "contexts", name, where).get("context") or {}
     cluster = _named(config, "clusters", str(chosen.get("cluster")), where).get("cluster") or {}

@@ -42,12 +42,6 @@ class NodeClassNotReady(ProviderError):
     reason = "NodeClassNotReady"
 
 
-class CreateFailed(ProviderError):
-    """Something went wrong that may pass."""
-
-    reason = "LaunchFailed"
-
-
 class NodeClaimNotFound(ProviderError):
     """There is no machine behind the NodeClaim: a fact, not a failure to look."""
 

@@ -288,9 +288,5 @@ class Syncer:
         self._report_soon()
 
 
-def _is_meant(obj: Object, cluster: str) -> bool:
-    return workload.assigned_to(obj) == cluster and "deletionTimestamp" not in obj["metadata"]
-
-
 def _concerns(obj: Object, cluster: str) -> bool:
     return workload.assigned_to(obj) == cluster or workload.finalizer_of(cluster) in workload.syncer_finalizers(obj)
