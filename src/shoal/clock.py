@@ -49,9 +49,11 @@ class FakeClock:
         return self._now
 
     async def sleep(self, seconds: float) -> None:
+        if seconds <= 0:
+            return await asyncio.sleep(0)
         due: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._sleepers, (self._now + seconds, next(self._order), due))
-        await due
+        return await due
 
     def step(self, seconds: float) -> None:
         self._now += seconds

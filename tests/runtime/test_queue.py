@@ -210,3 +210,17 @@ async def _play(steps: list[tuple[str, str]]) -> None:
                 await asyncio.sleep(0)
     queue.close()
     await asyncio.sleep(0)
+
+
+async def test_a_key_comes_back_counted_from_when_it_was_taken() -> None:
+    clock = FakeClock()
+    queue: WorkQueue[str] = WorkQueue(clock)
+    queue.add("a")
+    assert await queue.take() == "a"
+    clock.step(31)
+    queue.done("a", 30)
+    assert await asyncio.wait_for(queue.take(), 60) == "a"
+    queue.done("a", 30)
+    assert await is_empty(queue)
+    clock.step(30)
+    assert await queue.take() == "a"

@@ -71,6 +71,4 @@ class Controller:
                 log.exception("%s: %s", self.name, "/".join(filter(None, key)))
                 self._queue.failed(key)
                 continue
-            self._queue.done(key)
-            if later is not None:
-                self._queue.add_after(key, later)
+            self._queue.done(key, later)

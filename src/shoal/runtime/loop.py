@@ -57,9 +57,7 @@ class Loop(Generic[K]):
                 log.exception("%s: %s", self.name, key)
                 self.queue.failed(key)
             else:
-                self.queue.done(key)
-                if later is not None:
-                    self.queue.add_after(key, later)
+                self.queue.done(key, later)
 
 
 async def _forever(source: Source) -> None:

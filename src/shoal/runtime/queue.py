@@ -19,7 +19,8 @@ class WorkQueue(Generic[K]):
         self._clock = clock
         self._waiting: deque[K] = deque()
         self._known: set[K] = set()
-        self._working: set[K] = set()
+        self._working: dict[K, float] = {}
+        """Since when."""
         self._again: set[K] = set()
         self._failures: dict[K, tuple[int, float]] = {}
         """How often, and until when the key rests because of it."""
@@ -36,12 +37,14 @@ class WorkQueue(Generic[K]):
             self._ready.set()
 
     def add_after(self, key: K, seconds: float) -> None:
+        self._add_at(key, self._clock.monotonic() + seconds)
+
+    def _add_at(self, key: K, due: float) -> None:
         async def wait() -> None:
-            await self._clock.sleep(seconds)
+            await self._clock.sleep(due - self._clock.monotonic())
             del self._later[key]
             self.add(key)
 
-        due = self._clock.monotonic() + seconds
         waiting = self._later.get(key)
         if waiting is not None:
             if waiting[0] <= due:
@@ -55,17 +58,20 @@ class WorkQueue(Generic[K]):
             await self._ready.wait()
         key = self._waiting.popleft()
         self._known.discard(key)
-        self._working.add(key)
+        self._working[key] = self._clock.monotonic()
         return key
 
-    def done(self, key: K) -> None:
-        self._working.discard(key)
+    def done(self, key: K, later: float | None = None) -> None:
+        """`later`: the key comes back that many seconds after it was taken, when the work on it saw its time."""
+        taken = self._working.pop(key)
         self._failures.pop(key, None)
         self._return(key)
+        if later is not None:
+            self._add_at(key, taken + later)
 
     def failed(self, key: K) -> float:
         """Takes the key back; answers how long it rests. News in the midst of a rest that fail do not lengthen it."""
-        self._working.discard(key)
+        del self._working[key]
         now = self._clock.monotonic()
         count, until = self._failures.get(key, (0, now))
         pause = until - now
