@@ -92,6 +92,7 @@ def test_watch(kubectl: Kubectl, widgets: Cluster) -> None:
         ]
     with kubectl.running("get", "widget", "one", "-w", "-o", "jsonpath={.spec.size}{'\\n'}") as watching:
         assert _line(watching.stdout) == ["3"]
+        assert watching.stdout is not None
         # kubectl prints, watches from "now" and drops the first event: a write before its watch is never printed.
         size = 3
         while not select.select([watching.stdout], [], [], 1)[0]:
