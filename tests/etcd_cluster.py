@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.etcd import Etcd
 
 SIZE = 3
-HANG = 60.0
+HANG = 120.0
 
 
 class EtcdCluster:

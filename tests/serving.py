@@ -28,7 +28,7 @@ from shoal.assemble.up import Shoal, StoreSettings, UpSettings
 Object = dict[str, Any]
 T = TypeVar("T")
 
-HANG = 60.0
+HANG = 120.0
 """No test waits longer for anything: a hang guard, not a measure."""
 _numbers = itertools.count(1)
 

@@ -20,7 +20,7 @@ Object = dict[str, Any]
 T = TypeVar("T")
 
 CLUSTERS = Kind(GROUP, VERSION, PLURAL, namespaced=False)
-LOOKS = 3000
+LOOKS = 9000
 
 
 class World:

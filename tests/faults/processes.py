@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-HANG = 60.0
+HANG = 120.0
 Object = dict[str, Any]
 
 

@@ -17,10 +17,12 @@ import yaml
 from shoal.assemble.server import ApiServer, ServerSettings, administrator
 from shoal.client.requests import Client, Kind
 from shoal.clock import Clock, SystemClock
+from shoal.fleet.joining.controller import ensure_home
 from shoal.fleet.loops import Runnable, fleet_hub_loops, worker_loops
 from shoal.fleet.resources import MANAGED_CLUSTERS, SECRETS, WORKERS
 from shoal.fleet.worker.own import CLUSTERS
 from shoal.fleet.worker.settings import WorkerSettings
+from shoal.kinds import joining
 from shoal.objects.errors import NotFound
 from shoal.store.sqlite import SqliteStore
 
@@ -28,7 +30,7 @@ Object = dict[str, Any]
 T = TypeVar("T")
 
 SYSTEM = "shoal-system"
-LOOKS = 4000
+LOOKS = 9000
 
 
 @asynccontextmanager
@@ -43,6 +45,17 @@ async def server(directory: Path, clock: Clock | None = None) -> AsyncIterator[C
     finally:
         await running.stop()
         await store.close()
+
+
+def as_worker(admin: Client, name: str) -> Client:
+    """With the rights of the worker of that name, which its administrator may take on."""
+    found = admin.at("root")
+    found._headers = {
+        **found._headers,
+        "impersonate-user": joining.user_name(name),
+        "impersonate-group": joining.GROUP,
+    }
+    return found
 
 
 def _ensure(directory: Path) -> None:
@@ -74,7 +87,7 @@ class Fleet:
         if store not in self.own:
             self.own[store] = await self._stack.enter_async_context(server(self._directory / store, self.clock))
         settings = WorkerSettings(name, capacity, location, "v1.36.4", "https://hub:6443", "-----CA-----\n")
-        loops = worker_loops(self.hub, self.own[store], self.clock, settings)
+        loops = worker_loops(as_worker(self.hub, name), self.own[store], self.clock, settings)
         self._running[name] = stack = AsyncExitStack()
         await stack.enter_async_context(running(loops))
         return self.own[store]
@@ -121,6 +134,7 @@ async def fleet(directory: Path, clock: Clock | None = None) -> AsyncIterator[Fl
     clock = clock or SystemClock()
     async with AsyncExitStack() as stack:
         hub = await stack.enter_async_context(server(directory / "hub", clock))
+        await ensure_home(hub)
         await stack.enter_async_context(running(fleet_hub_loops(hub, clock)))
         made = Fleet(directory, hub, clock, stack)
         stack.push_async_callback(made.close)

@@ -29,7 +29,7 @@ from tests.provision.hosted import cluster_objects, node_class, node_pool, pod, 
 
 Object = dict[str, Any]
 
-LOOKS = 3000
+LOOKS = 9000
 KINDS = {
     "Cluster": Kind(GROUP, VERSION, "clusters"),
     "MachineDeployment": DEPLOYMENTS,

@@ -18,7 +18,8 @@ from tests.faults.processes import Up, command
 from tests.real.hubs import KubectlAt
 from tests.real.kubernetes import Kubernetes, needs_kubernetes
 
-HANG = 60.0
+HANG = 180.0
+"""kube-controller-manager leaves the pods of a deleted node alone for 40 s and looks every 20 s."""
 GIVEN_UP_SECONDS = 50
 """kube-controller-manager's: a node that renews no Lease for so long is lost."""
 Object = dict[str, Any]

@@ -19,7 +19,7 @@ from tests.faults.processes import Refused
 Object = dict[str, Any]
 T = TypeVar("T")
 
-HANG = 60.0
+HANG = 120.0
 """A hang guard, not a measure."""
 LOST = (OSError, http.client.HTTPException)
 PASSING = (429, 500, 502, 503, 504)
