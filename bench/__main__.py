@@ -11,7 +11,7 @@ from pathlib import Path
 
 import orjson
 
-from bench import clusters, etcd, measure, peer, profile, report, scheduling, story
+from bench import capi, clusters, etcd, fleet, measure, peer, profile, replicas, report, scheduling, story
 from bench.plan import FULL, KEYS, QUICK
 from bench.servers import Failed, Shoal
 
@@ -68,8 +68,14 @@ def bench(asked: argparse.Namespace) -> None:
             rows += story.run(sizes, Path(directory), say)
         if "clusters" in asked.only:
             rows += clusters.run(sizes, Path(directory), say)
+        if "capi" in asked.only:
+            rows += capi.run(sizes, Path(directory), say)
         if "scheduler" in asked.only:
             rows += scheduling.run(sizes, Path(directory), say)
+        if "replicas" in asked.only:
+            rows += replicas.run(sizes, Path(directory), say)
+        if "fleet" in asked.only:
+            rows += fleet.run(sizes, Path(directory), say)
     conditions = report.conditions(peer.versions(programs) if programs else "")
     parts = [conditions, report.tables(rows), report.footnotes(rows)]
     text = "\n\n".join(part for part in parts if part)

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 import orjson
 import uvloop
 
-from bench import clusters, fanout, verbs
+from bench import capi, clusters, fanout, fleet, verbs
 from bench.load import Figures, Job
 
 LOADS: dict[str, Callable[[Job], Awaitable[Figures]]] = {
@@ -23,6 +23,8 @@ LOADS: dict[str, Callable[[Job], Awaitable[Figures]]] = {
     "delete": verbs.delete,
     "watch": fanout.watch,
     **clusters.LOADS,
+    **capi.LOADS,
+    **fleet.LOADS,
 }
 
 

@@ -33,7 +33,8 @@ class Row:
     title: str
     kind: str
     """`load`, `etcd` (a load, with everybody's objects in etcd), `seconds`, `megabytes`, `story` (a step of it),
-    `clusters` (a figure of hosted ones, with its unit) or `scheduling` (pods that got a node)."""
+    `clusters` (a figure of hosted ones, with its unit), `scheduling` (pods that got a node) or `replicas` (a step of
+    one Deployment)."""
     goal: float
     figures: dict[str, Figures] = field(default_factory=dict)
 

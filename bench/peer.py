@@ -1,4 +1,7 @@
-"""kube-apiserver with etcd, as far as this machine has them; both with their default durability and limits."""
+"""kube-apiserver with etcd, alone or with controllers and scheduler, as far as this machine has them.
+
+All with their default durability and limits, but for how much controllers and scheduler may ask.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +12,24 @@ import subprocess
 import time
 from pathlib import Path
 
+import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from bench.etcd import EtcdProcess
+from bench.place import Place
 from bench.servers import Server, free_port
 
 PROGRAMS = ("kube-apiserver", "etcd")
+QPS, BURST = 10_000, 20_000
+"""What real clients are limited to: as good as nothing."""
 
 
-def find_programs() -> dict[str, Path] | None:
-    """Both programs, or None: in $SHOAL_PEERS, then ~/.cache/shoal/bin, then PATH."""
+def find_programs(names: tuple[str, ...] = PROGRAMS) -> dict[str, Path] | None:
+    """All of them, or None: in $SHOAL_PEERS, then ~/.cache/shoal/bin, then PATH."""
     places = [os.environ.get("SHOAL_PEERS", ""), str(Path.home() / ".cache/shoal/bin"), os.environ.get("PATH", "")]
     path = os.pathsep.join(place for place in places if place)
-    found = {program: shutil.which(program, path=path) for program in PROGRAMS}
+    found = {program: shutil.which(program, path=path) for program in names}
     return {program: Path(file) for program, file in found.items() if file} if all(found.values()) else None
 
 
@@ -70,3 +77,33 @@ class KubeApiserver(Server):
             f"--service-account-signing-key-file={directory / 'accounts.key'}",
             "--disable-admission-plugins=ServiceAccount",
         ]
+
+
+class Kubernetes(KubeApiserver):
+    """A whole control plane."""
+
+    name = "Kubernetes"
+    PROGRAMS = (*PROGRAMS, "kube-controller-manager", "kube-scheduler")
+
+    def start(self) -> float:
+        took = super().start()
+        kubeconfig = Place(self).kubeconfig(self.directory / "kubeconfig")
+        serving = [f"--kubeconfig={kubeconfig}", "--leader-elect=false", "--secure-port=0"]
+        limits = [f"--kube-api-qps={QPS}", f"--kube-api-burst={BURST}"]
+        self.launch("kube-controller-manager", [str(self._programs["kube-controller-manager"]), *serving, *limits])
+        self.launch("kube-scheduler", scheduler_command(self._programs["kube-scheduler"], kubeconfig))
+        return took
+
+
+def scheduler_command(program: Path, kubeconfig: Path, name: str = "default-scheduler") -> list[str]:
+    """Of a kube-scheduler for the pods that ask for that name."""
+    config = kubeconfig.with_name("kube-scheduler.yaml")
+    asked = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"kubeconfig": str(kubeconfig), "qps": QPS, "burst": BURST},
+        "leaderElection": {"leaderElect": False},
+        "profiles": [{"schedulerName": name}],
+    }
+    config.write_text(yaml.safe_dump(asked))
+    return [str(program), f"--config={config}", "--secure-port=0"]

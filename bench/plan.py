@@ -21,9 +21,18 @@ class Sizes:
     starts: int = 5
     clusters: int = 10_000
     """Hosted ones."""
+    capi_clusters: int = 500
+    """Of Cluster API, with five machines each."""
     nodes: int = 1_000
     pods: int = 20_000
     """Of one hosted cluster, for the scheduler."""
+    replicas: int = 5_000
+    """Of one Deployment."""
+    replica_nodes: int = 100
+    fleet_workers: int = 1_000
+    fleet_clusters: int = 100_000
+    fleet_applies: int = 10_000
+    """ManagedClusters on one hub, all at once and then at a steady rate."""
     settle: float = 5.0
     """Seconds of rest before memory is read, and before the first load."""
 
@@ -41,8 +50,14 @@ QUICK = Sizes(
     starts=1,
     settle=1,
     clusters=200,
+    capi_clusters=20,
     nodes=50,
     pods=1000,
+    replicas=200,
+    replica_nodes=4,
+    fleet_workers=50,
+    fleet_clusters=5_000,
+    fleet_applies=2_000,
 )
 
 
@@ -101,4 +116,8 @@ def etcd_loads(sizes: Sizes) -> list[Load]:
 
 START_GOAL = 0.8
 MEMORY_GOAL = 0.25
-KEYS = ("start", "memory", *dict.fromkeys(load.key for load in loads(FULL)), "etcd", "story", "clusters", "scheduler")
+KEYS = (
+    *("start", "memory"),
+    *dict.fromkeys(load.key for load in loads(FULL)),
+    *("etcd", "story", "clusters", "capi", "scheduler", "replicas", "fleet"),
+)

@@ -36,6 +36,7 @@ def tables(rows: list[Row]) -> str:
     found.append(_story_table([row for row in rows if row.kind == "story"]))
     found.append(_clusters_table([row for row in rows if row.kind == "clusters"]))
     found.append(_scheduling_table([row for row in rows if row.kind == "scheduling"]))
+    found.append(_replicas_table([row for row in rows if row.kind == "replicas"]))
     return "\n\n".join(table for table in found if table)
 
 
@@ -140,6 +141,23 @@ def _scheduling_line(row: Row) -> list[str]:
         line[2], line[3] = number(peer["rate"]), times(ours["rate"] / peer["rate"])
         line[5], line[6] = number(peer["cpu_seconds"]), times(peer["cpu_seconds"] / max(ours["cpu_seconds"], 0.01))
     return [*line, f"≥ {row.goal:,.0f} /s", _verdict(row.goal, ours["rate"] >= row.goal)]
+
+
+def _replicas_table(rows: list[Row]) -> str:
+    header = ["one Deployment", "Shoal s", "Kubernetes s", "wall ratio", "Shoal CPU-seconds", "Kubernetes CPU-seconds"]
+    header += ["CPU ratio", "Shoal writes per pod", "Kubernetes writes per pod", "goal", ""]
+    return _table(header, [_replicas_line(row) for row in rows])
+
+
+def _replicas_line(row: Row) -> list[str]:
+    """The process that plays the kubelets of Kubernetes is not in its CPU-seconds."""
+    ours, peer = row.figures[SHOAL], row.figures.get("Kubernetes")
+    line = [row.title, number(ours["value"]), "", "", number(ours["cpu_seconds"]), "", "", number(ours["writes"]), ""]
+    if peer is not None:
+        line[2], line[3] = number(peer["value"]), times(peer["value"] / ours["value"])
+        line[5], line[6] = number(peer["cpu_seconds"]), times(peer["cpu_seconds"] / max(ours["cpu_seconds"], 0.01))
+        line[8] = number(peer["writes"])
+    return [*line, f"≤ {row.goal:g} s" if row.goal else "", _verdict(row.goal, ours["value"] <= row.goal)]
 
 
 def _verdict(goal: float, met: bool) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from bench import plan, report, scheduling
+from bench import peer, plan, report, scheduling
 
 TINY = replace(plan.QUICK, nodes=3, pods=20)
 
@@ -14,7 +14,9 @@ def test_all_pods_get_a_node_and_a_line(tmp_path: Path) -> None:
     said: list[str] = []
     (row,) = scheduling.run(TINY, tmp_path, said.append)
     assert said[0] == "20 pods on 3 nodes: Shoal"
-    assert {scheduling.REAL} & set(row.figures) == ({scheduling.REAL} if scheduling.find_scheduler() else set())
+    assert {scheduling.REAL} & set(row.figures) == (
+        {scheduling.REAL} if peer.find_programs((scheduling.REAL,)) else set()
+    )
     for figures in row.figures.values():
         assert figures["operations"] == 20
         assert figures["rate"] > 0

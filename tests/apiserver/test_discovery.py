@@ -63,6 +63,7 @@ def test_groups() -> None:
         "events.k8s.io",
         "authentication.k8s.io",
         "authorization.k8s.io",
+        "certificates.k8s.io",
         "rbac.authorization.k8s.io",
         "apiextensions.k8s.io",
         "coordination.k8s.io",

@@ -253,3 +253,14 @@ def test_jobs_keep_their_pods_unless_told_otherwise(whole: Cluster) -> None:
     answer = whole.delete(f"{jobs}/b", {"propagationPolicy": "Background"})
     assert "warning" not in answer.headers
     assert whole.get(f"{jobs}/b").status == 404
+
+
+def test_a_cron_job_names_a_zone_that_exists(whole: Cluster) -> None:
+    crons = "/apis/batch/v1/namespaces/default/cronjobs"
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "x"}]}}
+    spec = {"schedule": "0 3 1 1 *", "jobTemplate": {"spec": {"template": template}}}
+    assert whole.post(crons, named("there", spec={**spec, "timeZone": "Europe/London"})).status == 201
+    answer = whole.post(crons, named("nowhere", spec={**spec, "timeZone": "bad-time-zone"}))
+    assert answer.status == 422
+    said = 'spec.timeZone: Invalid value: "bad-time-zone": unknown time zone bad-time-zone'
+    assert answer["message"] == f'CronJob.batch "nowhere" is invalid: {said}'

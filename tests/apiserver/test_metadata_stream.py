@@ -68,6 +68,17 @@ def test_what_may_own_or_be_owned_is_told(widgets: Cluster, everywhere: Cluster)
     assert metadata["annotations"] == {"shoal.dev/cluster": widgets.name, "shoal.dev/resource": "//configmaps"}
 
 
+def test_a_change_of_nothing_that_is_told_is_not_told(cluster: Cluster, everywhere: Cluster) -> None:
+    owned(cluster, "child")
+    with everywhere.watch(f"/metadata?resourceVersion={revision(cluster)}") as watch:
+        cluster.patch(f"{MAPS}/child", {"data": {"k": "2"}, "metadata": {"labels": {"a": "b"}}}).ok()
+        held = cluster.patch(f"{MAPS}/child", {"metadata": {"finalizers": [HOLD]}}).ok()
+        event = next(mine(cluster, iter(watch)))
+        cluster.patch(f"{MAPS}/child", {"metadata": {"finalizers": None}}).ok()
+    assert event["object"]["metadata"]["finalizers"] == [HOLD]
+    assert event["object"]["metadata"]["resourceVersion"] == held["metadata"]["resourceVersion"]
+
+
 def test_losing_the_last_owner_is_told(cluster: Cluster, everywhere: Cluster) -> None:
     owned(cluster, "child")
     with everywhere.watch(f"/metadata?resourceVersion={revision(cluster)}") as watch:

@@ -133,6 +133,7 @@ def test_the_index_names_every_group_and_version() -> None:
         "apis/events.k8s.io/v1",
         "apis/authentication.k8s.io/v1",
         "apis/authorization.k8s.io/v1",
+        "apis/certificates.k8s.io/v1",
         "apis/rbac.authorization.k8s.io/v1",
         "apis/apiextensions.k8s.io/v1",
         "apis/coordination.k8s.io/v1",

@@ -87,3 +87,30 @@ def test_servers_behind_this_one_are_refused(full: Cluster) -> None:
     answer = full.post(SERVICES, {"metadata": {"name": "v1.h.example.com"}, "spec": spec})
     assert answer.status == 422
     assert "spec.service: Forbidden: aggregated API servers are not supported" in answer["message"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("invalid", 'time: invalid duration "invalid"'),
+        ("60", 'time: missing unit in duration "60"'),
+        ("1h5x", 'time: unknown unit "x" in duration "1h5x"'),
+        ("-", 'time: invalid duration "-"'),
+        (".s", 'time: invalid duration ".s"'),
+    ],
+)
+def test_a_timeout_that_is_no_duration(cluster: Cluster, text: str, said: str) -> None:
+    for path in ("/version", MAPS):
+        answer = cluster.get(f"{path}?timeout={text}")
+        assert (answer.status, answer["reason"]) == (400, "BadRequest")
+        assert answer["message"] == f"invalid timeout specified in the request URL - {said}"
+
+
+def test_a_timeout_is_kept_where_it_is_shorter_than_the_servers_own(cluster: Cluster) -> None:
+    for text in ("0", "0s", "-5s", "3m", "1h2m3.5s", "500ms"):
+        cluster.get(f"{MAPS}?timeout={text}").ok()
+    cluster.post(f"{MAPS}?timeout=30s", config_map("in-time")).ok()
+    answer = cluster.post(f"{MAPS}?timeout=1ns", config_map("late"))
+    assert (answer.status, answer["reason"]) == (504, "Timeout")
+    said = "Timeout: request did not complete within requested timeout - context deadline exceeded"
+    assert answer["message"] == said

@@ -59,6 +59,22 @@ spec:
       infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: EmbeddedMachineTemplate, name: east-default}
 """
 
+HEALTH_CHECK = """
+---
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: MachineHealthCheck
+metadata: {name: east}
+spec:
+  clusterName: east
+  selector: {matchLabels: {team: blue}}
+  checks:
+    nodeStartupTimeoutSeconds: 60
+    unhealthyNodeConditions:
+    - {type: Ready, status: "False", timeoutSeconds: 30}
+    - {type: Ready, status: Unknown, timeoutSeconds: 30}
+  remediation: {triggerIf: {unhealthyLessThanOrEqualTo: 50%}}
+"""
+
 
 class Management:
     """One namespace; `path` and the verbs below it name objects by kind and name."""

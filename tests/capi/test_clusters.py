@@ -31,11 +31,16 @@ async def test_one_file_makes_a_cluster_whose_kubeconfig_works(management: Manag
     assert version["gitVersion"].startswith("v1.35.1")
 
 
+def available(management: Management) -> Object | None:
+    cluster = management.get("clusters", "east")
+    return cluster if (condition(cluster, "Available") or {}).get("status") == "True" else None
+
+
 def test_a_provisioned_cluster_says_so(management: Management) -> None:
     management.apply()
     management.settled(3)
-    management.eventually(lambda: management.get("clusters", "east")["status"]["workers"]["availableReplicas"] == 3)
-    cluster = management.get("clusters", "east")
+    cluster = management.eventually(lambda: available(management))
+    assert cluster is not None
     status = cluster["status"]
     assert status["phase"] == "Provisioned"
     assert status["initialization"] == {"infrastructureProvisioned": True, "controlPlaneInitialized": True}
@@ -168,6 +173,18 @@ def test_the_hosted_cluster_is_upgraded_in_place(management: Management) -> None
 def test_v1beta1_is_not_served(management: Management) -> None:
     path = management.path("clusters").replace("v1beta2", "v1beta1")
     assert management.root.get(path).status == 404
+
+
+def test_what_the_docs_say_to_type(management: Management) -> None:
+    project = Path(__file__).parents[2]
+    management.apply((project / "examples/cluster-api.yaml").read_text())
+    page = (project / "docs/cluster-api.md").read_text().partition("## Machines that fail")[2]
+    management.apply(page.partition("```\n")[2].partition("```")[0])
+
+    def healthy() -> bool:
+        return (management.get("machinehealthchecks", "east").get("status") or {}).get("currentHealthy") == 3
+
+    management.eventually(healthy)
 
 
 def test_kubectl_sees_upstreams_columns(management: Management) -> None:

@@ -1,141 +1,103 @@
-"""The loops are cut off after any number of writes; fresh ones end where uncut ones would."""
+"""The process is killed at any of its writes, before it or after; the next one ends where an unkilled one would.
+
+Every object of every kind is counted, in root and in every logical cluster. A few writes are tried here, all of them
+with the mark soak.
+"""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import suppress
+import base64
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from shoal.assemble.loops import Loops
-from shoal.assemble.server import ApiServer, ServerSettings, administrator
-from shoal.capi.resources import CLUSTERS, EMBEDDED_MACHINES, LOGICAL_CLUSTERS, MACHINE_SETS, MACHINES, NODES
+from shoal.capi.providers.embedded.resources import NODES
+from shoal.capi.resources import CLUSTERS, MACHINES, SECRETS
 from shoal.client.requests import Client
-from shoal.client.transport import Transport, Unreachable
-from shoal.objects.errors import NotFound
-from shoal.store.sqlite import SqliteStore
-from tests.capi.management import ONE_FILE
-from tests.capi.test_time import KINDS
+from tests.capi.places import Counts, Cut, Place, place
 
 Object = dict[str, Any]
 
-LOOKS = 3000
+
+class Unkilled:
+    """What there is without any kill: before, with the Cluster, and how many writes each way takes."""
+
+    def __init__(self) -> None:
+        self.before: Counts = Counter()
+        self.running: Counts = Counter()
+        self.creating = self.deleting = 0
 
 
-class Cut:
-    """A transport that ends after a number of writes: from then on nothing is answered."""
-
-    def __init__(self, transport: Transport, writes: int) -> None:
-        self._transport, self._left = transport, writes
-        self.ended = asyncio.Event()
-
-    async def request(
-        self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes
-    ) -> tuple[int, Mapping[str, str], bytes]:
-        if method != "GET":
-            if self._left <= 0:
-                self.ended.set()
-                raise Unreachable("cut off")
-            self._left -= 1
-        return await self._transport.request(method, path, query, headers, body)
-
-    async def stream(
-        self, method: str, path: str, query: str, headers: Mapping[str, str]
-    ) -> tuple[int, AsyncIterator[bytes]]:
-        return await self._transport.stream(method, path, query, headers)
-
-    async def close(self) -> None:
-        await self._transport.close()
+@pytest.fixture(scope="module")
+async def unkilled(tmp_path_factory: pytest.TempPathFactory) -> Unkilled:
+    found = Unkilled()
+    async with place(tmp_path_factory.mktemp("unkilled")) as here:
+        cut = Cut(here.server.transport(), 100_000)
+        here.start(cut)
+        await here.eventually(here.has_accounts)
+        found.before = await here.counted()
+        await here.apply()
+        await here.eventually(here.is_running)
+        found.running, found.creating = await here.counted(), cut.writes
+        await here.client.delete(CLUSTERS, "east", "default")
+        await here.eventually(here.is_gone)
+        await here.comes_to(found.before)
+        found.deleting = cut.writes - found.creating
+    return found
 
 
-@pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[tuple[ApiServer, Client]]:
-    store = await SqliteStore.open(tmp_path)
-    tokens = {"admin": administrator(), "loops": administrator("system:shoal:loops")}
-    server = await ApiServer.start(ServerSettings(directory=tmp_path / "pki", tokens=tokens), store)
-    yield server, Client(server.transport(), "admin", cluster="root")
-    await server.stop()
-    await store.close()
+async def kill_creation(here: Place, at: int, made: bool, expected: Unkilled) -> None:
+    await here.apply()
+    await here.killed(at, made)
+    here.start()
+    await here.eventually(here.is_running)
+    await here.comes_to(expected.running)
+    names = {machine["metadata"]["name"] for machine in (await here.client.list_all(MACHINES, "default"))[0]}
+    nodes, _ = await here.client.at("default.east").list_all(NODES)
+    assert {node["metadata"]["name"] for node in nodes} == names
+    secret = await here.client.get(SECRETS, "east-kubeconfig", "default")
+    config = yaml.safe_load(base64.b64decode(secret["data"]["value"]))
+    hosted = Client(here.server.transport(), config["users"][0]["user"]["token"], cluster="default.east")
+    assert len((await hosted.list_all(NODES))[0]) == 3
 
 
-async def run_until_cut(server: ApiServer, writes: int) -> None:
-    loops, transport = Loops(), Cut(server.transport(), writes)
-    loops.token = "loops"
-    loops.start(transport, server.authority)
-    with suppress(TimeoutError):  # all was done with fewer writes
-        await asyncio.wait_for(transport.ended.wait(), 2)
-    await loops.stop()
-
-
-async def eventually(look: Any) -> None:
-    for _ in range(LOOKS):
-        if await look():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it does not converge")
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("writes", [0, 3, 7, 12, 18, 25, 33, 42])
-async def test_creation_ends_converged(server: tuple[ApiServer, Client], writes: int) -> None:
-    host, client = server
-    for obj in yaml.safe_load_all(ONE_FILE):
-        await client.create(
-            KINDS[obj["kind"]], {**obj, "metadata": {**obj["metadata"], "namespace": "default"}}, "default"
-        )
-    await run_until_cut(host, writes)
-    loops = Loops()
-    loops.token = "loops"
-    loops.start(host.transport(), host.authority)
-
-    async def converged() -> bool:
-        machines, _ = await client.list_all(MACHINES, "default")
-        if [(machine.get("status") or {}).get("phase") for machine in machines] != ["Running"] * 3:
-            return False
-        names = [machine["metadata"]["name"] for machine in machines]
-        nodes, _ = await client.at("default.east").list_all(NODES)
-        clones, _ = await client.list_all(EMBEDDED_MACHINES, "default")
-        same = [sorted(obj["metadata"]["name"] for obj in found) == sorted(names) for found in (nodes, clones)]
-        return all(same) and len((await client.list_all(MACHINE_SETS, "default"))[0]) == 1
-
-    await eventually(converged)
-    await loops.stop()
+async def kill_deletion(here: Place, at: int, made: bool, expected: Unkilled) -> None:
+    here.start()
+    await here.eventually(here.has_accounts)
+    await here.apply()
+    await here.eventually(here.is_running)
+    await here.stop()
+    await here.client.delete(CLUSTERS, "east", "default")
+    await here.killed(at, made)
+    here.start()
+    await here.eventually(here.is_gone)
+    await here.comes_to(expected.before)
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("writes", [1, 4, 9, 15, 22])
-async def test_deletion_ends_with_nothing(server: tuple[ApiServer, Client], writes: int) -> None:
-    host, client = server
-    loops = Loops()
-    loops.token = "loops"
-    loops.start(host.transport(), host.authority)
-    for obj in yaml.safe_load_all(ONE_FILE):
-        await client.create(
-            KINDS[obj["kind"]], {**obj, "metadata": {**obj["metadata"], "namespace": "default"}}, "default"
-        )
+@pytest.mark.parametrize(("share", "made"), [(0.0, False), (0.3, True), (0.6, False), (0.9, True)])
+async def test_creation_ends_converged(tmp_path: Path, unkilled: Unkilled, share: float, made: bool) -> None:
+    async with place(tmp_path) as here:
+        await kill_creation(here, int(unkilled.creating * share), made, unkilled)
 
-    async def running() -> bool:
-        machines, _ = await client.list_all(MACHINES, "default")
-        return [(machine.get("status") or {}).get("phase") for machine in machines] == ["Running"] * 3
 
-    await eventually(running)
-    await loops.stop()
-    await client.delete(CLUSTERS, "east", "default")
-    await run_until_cut(host, writes)
-    loops.start(host.transport(), host.authority)
+@pytest.mark.anyio
+@pytest.mark.parametrize(("share", "made"), [(0.0, True), (0.3, False), (0.6, True), (0.9, False)])
+async def test_deletion_ends_with_nothing(tmp_path: Path, unkilled: Unkilled, share: float, made: bool) -> None:
+    async with place(tmp_path) as here:
+        await kill_deletion(here, int(unkilled.deleting * share), made, unkilled)
 
-    async def gone() -> bool:
-        try:
-            await client.get(CLUSTERS, "east", "default")
-        except NotFound:
-            left = [(await client.list_all(kind))[0] for kind in (MACHINES, EMBEDDED_MACHINES, MACHINE_SETS)]
-            clusters, _ = await client.list_all(LOGICAL_CLUSTERS)
-            return not any(left) and [obj["metadata"]["name"] for obj in clusters] == ["root"]
-        return False
 
-    await eventually(gone)
-    await loops.stop()
+@pytest.mark.soak
+@pytest.mark.anyio
+@pytest.mark.parametrize("made", [False, True])
+@pytest.mark.parametrize("kill", [kill_creation, kill_deletion])
+async def test_every_write(tmp_path: Path, unkilled: Unkilled, made: bool, kill: Any) -> None:
+    writes = unkilled.creating if kill is kill_creation else unkilled.deleting
+    assert writes > 20
+    for at in range(writes):
+        async with place(tmp_path / str(at)) as here:
+            await kill(here, at, made, unkilled)

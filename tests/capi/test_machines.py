@@ -58,23 +58,6 @@ def test_machines_say_whose_they_are(management: Management) -> None:
     assert (owner["kind"], owner["uid"], owner["controller"]) == ("Machine", machine["metadata"]["uid"], True)
 
 
-def test_scale_to_20_and_back(management: Management) -> None:
-    management.apply()
-    kept = {machine["metadata"]["uid"] for machine in management.settled(3)}
-    management.scale(20)
-    machines = management.settled(20)
-    assert kept <= {machine["metadata"]["uid"] for machine in machines}
-    hosted = management.hosted()
-    assert len(hosted.get("/api/v1/nodes").ok()["items"]) == 20
-    management.scale(3)
-    left = {machine["metadata"]["name"] for machine in management.settled(3)}
-    management.eventually(
-        lambda: {node["metadata"]["name"] for node in hosted.get("/api/v1/nodes").ok()["items"]} == left
-    )
-    assert management.names("embeddedmachines") == left
-    hosted.close()
-
-
 def test_marked_machines_go_first(management: Management) -> None:
     management.apply()
     machines = management.settled(3)
@@ -166,20 +149,63 @@ def test_on_delete_waits_for_people(management: Management) -> None:
     assert set(before[1:]) < management.names("machines")
 
 
-def test_labels_reach_machines_in_place(management: Management) -> None:
+def test_labels_reach_machines_in_place_and_leave_them_again(management: Management) -> None:
     management.apply()
-    before = {machine["metadata"]["uid"] for machine in management.settled(3)}
-    labels = {"template": {"metadata": {"labels": {"node.cluster.x-k8s.io/pool": "other"}}}}
-    management.patch("machinedeployments", "east-default", {"spec": labels})
+    before = {machine["metadata"]["uid"]: machine["metadata"]["name"] for machine in management.settled(3)}
+    mine = next(iter(before.values()))
+    management.patch("machines", mine, {"metadata": {"labels": {"mine": "yes"}}})
+    labels = {"node.cluster.x-k8s.io/pool": "other", "team": None, "new": "1"}
+    template = {"metadata": {"labels": labels, "annotations": {"note": "x"}}}
+    timeout = {"deletion": {"nodeDrainTimeoutSeconds": 60}}
+    management.patch("machinedeployments", "east-default", {"spec": {"template": {**template, "spec": timeout}}})
     hosted = management.hosted()
 
     def reached() -> bool:
         nodes = hosted.get("/api/v1/nodes").ok()["items"]
-        return all(node["metadata"]["labels"]["node.cluster.x-k8s.io/pool"] == "other" for node in nodes)
+        machines, clones = management.all("machines"), management.all("embeddedmachines")
+        on_nodes = all(node["metadata"]["labels"]["node.cluster.x-k8s.io/pool"] == "other" for node in nodes)
+        on_clones = all(clone["metadata"]["labels"].get("new") == "1" for clone in clones)
+        return on_nodes and on_clones and all(is_changed(machine) for machine in machines)
+
+    def is_changed(machine: Object) -> bool:
+        metadata = machine["metadata"]
+        told = metadata["labels"].get("new"), metadata["annotations"].get("note"), machine["spec"].get("deletion")
+        return "team" not in metadata["labels"] and told == ("1", "x", timeout["deletion"])
 
     management.eventually(reached)
+    assert management.get("machines", mine)["metadata"]["labels"]["mine"] == "yes"
+    gone = {"metadata": {"labels": {"node.cluster.x-k8s.io/pool": None, "new": None}, "annotations": {"note": None}}}
+    management.patch("machinedeployments", "east-default", {"spec": {"template": gone}})
+
+    def left() -> bool:
+        nodes = hosted.get("/api/v1/nodes").ok()["items"]
+        labels = [obj["metadata"]["labels"] for obj in (*nodes, *management.all("machines"))]
+        notes = [machine["metadata"].get("annotations") or {} for machine in management.all("machines")]
+        keys = {"node.cluster.x-k8s.io/pool", "new"}
+        return not any(keys & each.keys() for each in labels) and not any("note" in each for each in notes)
+
+    management.eventually(left)
     hosted.close()
-    assert {machine["metadata"]["uid"] for machine in management.all("machines")} == before
+    assert {machine["metadata"]["uid"] for machine in management.all("machines")} == before.keys()
+
+
+def test_orphans_are_adopted(management: Management) -> None:
+    """A Machine and a MachineSet that lost their owner, as a restored backup has them, get it back."""
+    management.apply()
+    machine = management.settled(3)[0]
+    (machine_set,) = management.all("machinesets")
+    for plural, obj in (("machinesets", machine_set), ("machines", machine)):
+        name = obj["metadata"]["name"]
+        management.patch(plural, name, {"metadata": {"ownerReferences": []}})
+
+        def is_owned(plural: str = plural, name: str = name) -> bool:
+            owners = management.get(plural, name)["metadata"].get("ownerReferences") or []
+            return any(owner.get("controller") for owner in owners)
+
+        management.eventually(is_owned)
+    settled = management.settled(3)
+    assert machine["metadata"]["uid"] in {each["metadata"]["uid"] for each in settled}
+    assert len(management.all("machinesets")) == 1
 
 
 def test_a_machine_may_stand_alone(management: Management) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.capi.machinedeployments.rollout import Limits, Set, limits_of, plan
+from shoal.capi.machinedeployments.rollout import Limits, Set, limits_of, plan, scale_only
 
 
 def full(name: str, count: int) -> Set:
@@ -49,6 +49,23 @@ def full(name: str, count: int) -> Set:
 )
 def test_plan(limits: Limits, new: Set, old: list[Set], expected: dict[str, int]) -> None:
     assert plan(limits, new, old) == expected
+
+
+@pytest.mark.parametrize(
+    ("limits", "new", "old", "expected"),
+    [
+        pytest.param(Limits(5, 1, 0), full("n", 3), [], {"n": 5}, id="the one there is"),
+        pytest.param(Limits(5, 1, 0), None, [full("o", 3)], {"o": 5}, id="an old one, where it is alone"),
+        pytest.param(Limits(5, 1, 0), Set("n", 0), [Set("o", 0)], {"n": 5}, id="the new one, where none has any"),
+        pytest.param(Limits(3, 1, 0), full("n", 2), [full("o", 2)], {}, id="nothing to do"),
+        pytest.param(Limits(9, 3, 0), full("n", 2), [full("o", 4)], {"n": 4, "o": 8}, id="in proportion"),
+        pytest.param(Limits(4, 1, 0), full("n", 5), [full("o", 5)], {"n": 3, "o": 2}, id="the rest to the newest"),
+        pytest.param(Limits(0, 1, 0), full("n", 2), [full("o", 2)], {"n": 0, "o": 0}, id="to nothing"),
+        pytest.param(Limits(9, 0, 0, on_delete=True), full("n", 2), [full("o", 2)], {}, id="OnDelete waits"),
+    ],
+)
+def test_a_paused_rollout_scales(limits: Limits, new: Set | None, old: list[Set], expected: dict[str, int]) -> None:
+    assert scale_only(limits, new, old) == expected
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from shoal.capi.resources import (
-    CLUSTERS,
-    EMBEDDED_CLUSTERS,
-    EMBEDDED_TEMPLATES,
-    MACHINE_DEPLOYMENTS,
-    MACHINE_SETS,
-    MACHINES,
-    NODES,
-)
+from shoal.capi.providers.embedded.resources import EMBEDDED_CLUSTERS, EMBEDDED_TEMPLATES, NODES
+from shoal.capi.resources import CLUSTERS, MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES
 from shoal.clock import rfc3339
 from tests.capi.management import ONE_FILE, condition
 from tests.controlplane.world import World, world
@@ -87,7 +80,7 @@ async def test_a_machine_is_available_after_min_ready_seconds(place: World) -> N
 
     async def available() -> bool:
         deployment = await place.client.get(MACHINE_DEPLOYMENTS, "east-default", "default")
-        return bool(deployment["status"].get("availableReplicas") == 3)
+        return bool((deployment.get("status") or {}).get("availableReplicas") == 3)
 
     await place.eventually(available)
 
@@ -101,7 +94,7 @@ async def test_machines_made_before_rollout_after_are_replaced_after_it(place: W
 
     async def observed() -> bool:
         deployment = await place.client.get(MACHINE_DEPLOYMENTS, "east-default", "default")
-        return bool(deployment["status"]["observedGeneration"] == deployment["metadata"]["generation"])
+        return bool((deployment.get("status") or {}).get("observedGeneration") == deployment["metadata"]["generation"])
 
     await place.eventually(observed)
     assert {machine["metadata"]["name"] for machine in await machines(place)} == before

@@ -25,6 +25,8 @@ def thing(revision: int, uid: str = "1", **metadata: Any) -> Object:
 class Scripted(Client):
     """Answers what the test says."""
 
+    copies = None
+
     def __init__(self, answer: Object | Exception) -> None:
         self.answer = answer
 

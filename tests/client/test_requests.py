@@ -48,6 +48,25 @@ both = pytest.mark.parametrize("how", ["in-process", "https"])
 
 
 @both
+def test_a_brief_answer_says_which_object_and_which_revision(cluster: Cluster, how: str) -> None:
+    async def work(client: Client) -> None:
+        made = await client.create(MAPS, config_map("a", {"k": "1"}), "default", brief=True)
+        there = await client.get(MAPS, "a", "default")
+        named = {field: there["metadata"][field] for field in ("name", "namespace", "uid", "resourceVersion")}
+        assert made == {"metadata": named}
+        with pytest.raises(AlreadyExists):
+            await client.create(MAPS, config_map("a"), "default", brief=True)
+        changed = await client.update(MAPS, {**there, "data": {"k": "2"}}, brief=True)
+        assert int(changed["metadata"]["resourceVersion"]) > int(named["resourceVersion"])
+        assert (await client.get(MAPS, "a", "default"))["data"] == {"k": "2"}
+        await client.delete(MAPS, "a", "default", brief=True)
+        with pytest.raises(NotFound):
+            await client.delete(MAPS, "a", "default", brief=True)
+
+    talk(cluster, how, work)
+
+
+@both
 def test_the_verbs(cluster: Cluster, how: str) -> None:
     async def work(client: Client) -> None:
         made = await client.create(MAPS, config_map("a", {"k": "1"}), "default")

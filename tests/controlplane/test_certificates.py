@@ -19,12 +19,12 @@ from shoal.controlplane.certificates.decide import (
     HOUR,
     KUBELET_CLIENT,
     KUBELET_SERVING,
-    Asked,
     is_to_be_signed,
     lifetime,
     problem,
     removal,
 )
+from shoal.kinds.certificate_requests import Asked
 from tests.controlplane.world import World, world
 
 Object = dict[str, Any]

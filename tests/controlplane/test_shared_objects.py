@@ -71,6 +71,14 @@ def ready(client: Client, app: str, count: int) -> Any:
     return look
 
 
+def rolled_out(client: Client, name: str, count: int) -> Any:
+    async def look() -> bool:
+        status = (await client.get(APPS["deployments"], name, "default")).get("status") or {}
+        return all(status.get(f"{kind}eplicas") == count for kind in ("r", "updatedR", "availableR"))
+
+    return look
+
+
 @pytest.mark.anyio
 async def test_no_loop_changes_what_it_shares(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -98,6 +106,8 @@ async def _through_their_lives(given: World, client: Client) -> None:
     given.clock.step(1)
     await given.eventually(ready(client, "e", 2))
     await given.eventually(ready(client, "d", 4))
+    # On this clock nobody tries again what failed: the rollout must not be in the way of the deletion.
+    await given.eventually(rolled_out(client, "d", 4))
     await client.delete_all(APPS["deployments"], "default")
     await given.eventually(ready(client, "d", 0))
 

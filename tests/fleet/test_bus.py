@@ -97,6 +97,7 @@ async def test_a_kubeconfig_is_published_where_nobody_elses_secret_is(tmp_path: 
         assert "status" not in await hub.get(MANAGED_CLUSTERS, "east", "default"), "the status comes after the Secret"
         await bus.acknowledge(message)
         assert await hub.get(SECRETS, "east-kubeconfig", "default") == theirs
+        message = message_of(await hub.get(MANAGED_CLUSTERS, "east", "default"))
         earlier = {"apiVersion": made["apiVersion"], "kind": "ManagedCluster", "name": "east", "uid": "before"}
         await hub.merge(SECRETS, "east-kubeconfig", {"metadata": {"ownerReferences": [earlier]}}, "default")
         await bus.report(message, Report({"phase": "Running"}, "text"))

@@ -11,7 +11,7 @@ import pytest
 from shoal.client.requests import Client
 from shoal.clock import SystemClock
 from shoal.fleet.loops import fleet_hub_loops
-from shoal.fleet.resources import LEASES, MANAGED_CLUSTERS, NAMESPACES, WORKERS
+from shoal.fleet.resources import CONFIG_MAPS, LEASES, MANAGED_CLUSTERS, NAMESPACES, WORKERS
 from shoal.kinds import fleet as names
 from shoal.objects.errors import Invalid
 from tests.fleet.fleets import SYSTEM, Fleet, condition, eventually, fleet, gone, managed, phase, running, server
@@ -78,12 +78,12 @@ async def test_waiting_says_why_and_ends_with_the_change_that_makes_room(tmp_pat
         nobody = "there are no workers: start one with shoal worker, or shoal up --workers N"
         assert [error["message"] for error in found["status"]["errors"]] == [nobody]
         assert condition(found, "Scheduled")["status"] == "False"
-        assert "finalizers" not in found["metadata"]
+        assert condition(found, "Scheduled")["reason"] == "NoWorkers"
         await worker(made.hub, "a", 0, ready=False)
         text = "0 of 1 worker fits: 1 is not ready"
         await made.until("east", lambda obj: obj["status"]["errors"][0]["message"] == text)
         await beat(made.hub, "a")
-        text = "0 of 1 worker fits: 1 has no free slot"
+        text = "0 of 1 worker fits: 1 takes no clusters (capacity 0)"
         await made.until("east", lambda obj: obj["status"]["errors"][0]["message"] == text)
         await made.hub.merge(WORKERS, "a", {"spec": {"capacity": 1}}, SYSTEM)
         found = await made.until("east", bound)
@@ -136,6 +136,102 @@ async def test_location_selector_taints_and_infrastructure(tmp_path: Path) -> No
         await made.until("real", lambda obj: phase(obj) and obj["status"]["errors"][0]["message"] == said)
 
 
+def why(obj: Object) -> tuple[str, str, str]:
+    """Phase, reason and message of one that waits."""
+    told = condition(obj, "Scheduled")
+    return phase(obj), told.get("reason", ""), told.get("message", "")
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason", "message"),
+    [
+        ({"version": "v1.30.2"}, "VersionNotOffered", "no worker offers version v1.30.2; offered: v1.35, v1.36"),
+        (
+            {"workerSelector": {"matchLabels": {"disk": "tape"}}},
+            "SelectorMatchesNothing",
+            "0 of 1 worker fits: 1 does not match workerSelector",
+        ),
+        ({"location": "moon"}, "NoWorkerInLocation", "0 of 1 worker fits: 1 is not in location moon"),
+        ({"nodes": 50}, "NotEnoughResources", "0 of 1 worker fits: 1 has less than 50 nodes left"),
+    ],
+    ids=["version", "selector", "location", "nodes"],
+)
+async def test_what_nobody_can_host_is_told_and_hurts_nobody(
+    tmp_path: Path, spec: Object, reason: str, message: str
+) -> None:
+    async with fleet(tmp_path) as made:
+        await worker(made.hub, "a", 9, versions=["v1.36", "v1.35"], allocatable={"nodes": 10})
+        await made.create("odd", **spec)
+        await made.until("odd", lambda obj: why(obj) == ("Pending", reason, message))
+        await made.create("plain", version="v1.36.2")
+        await made.until("plain", bound)
+
+
+async def test_nodes_count_against_what_a_worker_may_host(tmp_path: Path) -> None:
+    async with fleet(tmp_path) as made:
+        await worker(made.hub, "a", 9, allocatable={"nodes": 5, "cpu": "100"})
+        await made.create("big", nodes=4)
+        await made.until("big", bound)
+        await made.until_worker("a", lambda obj: obj["status"].get("available") == {"cpu": "84", "nodes": "1"})
+        await made.create("other", nodes=2)
+        await made.until("other", lambda obj: why(obj)[1] == "NotEnoughResources")
+        await made.hub.merge(MANAGED_CLUSTERS, "big", {"spec": {"nodes": 3}}, "default")
+        await made.until("other", bound)
+
+
+async def test_a_worker_is_asked_for_where_that_is_allowed(tmp_path: Path) -> None:
+    async with fleet(tmp_path) as made:
+        await made.create("first", location="north")
+        await made.create("second", location="north")
+        await made.until("first", lambda obj: why(obj)[1] == "NoWorkers")
+        await worker(made.hub, "a", 1, ready=False)
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": names.AUTO_WORKERS}}
+        await made.hub.create(CONFIG_MAPS, {**body, "data": {"max": "1", "capacity": "1"}}, SYSTEM)
+
+        async def asked_for() -> Object | None:
+            found, _ = await made.hub.list_all(WORKERS, labels=names.AUTO_WORKER)
+            return found[0] if found else None
+
+        new = await eventually(asked_for)
+        assert (new["spec"]["infrastructure"], new["spec"]["location"]) == ("process", "north")
+        name = new["metadata"]["name"]
+        for each in ("first", "second"):
+            await made.until(each, lambda obj: why(obj)[1] == "WaitingForWorker" and name in why(obj)[2])
+        await beat(made.hub, name)
+
+        async def one_is_bound() -> bool:
+            found = [await made.get(each) for each in ("first", "second")]
+            waiting = [why(obj)[2] for obj in found if not bound(obj)]
+            limit = "auto-creation has reached its limit of 1"
+            return len(waiting) == 1 and limit in waiting[0]
+
+        await eventually(one_is_bound)
+        assert len((await made.hub.list_all(WORKERS, labels=names.AUTO_WORKER))[0]) == 1
+
+
+async def test_a_finalizer_somebody_took_off_is_put_back(tmp_path: Path) -> None:
+    async with fleet(tmp_path) as made:
+        await worker(made.hub, "a")
+        created = await made.create("east")
+        assert created["metadata"]["finalizers"] == [names.FINALIZER]
+        found = await made.until("east", bound)
+        await made.hub.update(MANAGED_CLUSTERS, names.without_finalizer(found))
+        await made.until("east", lambda obj: obj["metadata"].get("finalizers") == [names.FINALIZER])
+
+
+async def test_one_taken_from_its_worker_goes_back_there(tmp_path: Path) -> None:
+    async with fleet(tmp_path) as made:
+        await worker(made.hub, "a", 9)
+        await worker(made.hub, "b", 9, ready=False)
+        await made.create("east")
+        assert bound(await made.until("east", bound)) == "a"
+        await beat(made.hub, "b")
+        await made.until_worker("b", lambda obj: phase(obj) == "Running")
+        await made.hub.merge(MANAGED_CLUSTERS, "east", {"status": {"assignedWorker": None}}, "default", "status")
+        found = await made.until("east", lambda obj: obj["status"].get("epoch") == 2)
+        assert bound(found) == "a"
+
+
 async def test_another_scheduler_takes_over_where_the_first_was_killed(tmp_path: Path) -> None:
     """The finalizer is there, the binding is not; and a binding that is there is counted."""
     async with server(tmp_path / "hub") as hub:
@@ -174,10 +270,27 @@ async def test_another_scheduler_takes_over_where_the_first_was_killed(tmp_path:
         ("a", {"version": "1.36"}, "spec.version"),
         ("a", {"infrastructure": "docker"}, "spec.infrastructure"),
         ("a", {"onWorkerLost": "Move"}, "spec.onWorkerLost"),
+        ("a", {"preferredLocations": ["x" * 64]}, "spec.preferredLocations[0]"),
     ],
 )
 async def test_what_is_refused(tmp_path: Path, name: str, spec: Object, field: str) -> None:
     async with server(tmp_path / "hub") as hub:
         with pytest.raises(Invalid) as refused:
             await hub.create(MANAGED_CLUSTERS, managed(name, **spec), "default")
+        assert [cause.field for cause in refused.value.causes] == [field]
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"capacity": -1}, "spec.capacity"),
+        ({"cost": "cheap"}, "spec.cost"),
+        ({"versions": ["1.36"]}, "spec.versions[0]"),
+        ({"allocatable": {"cpu": "-1"}}, "spec.allocatable.cpu"),
+    ],
+)
+async def test_what_is_refused_of_a_worker(tmp_path: Path, spec: Object, field: str) -> None:
+    async with server(tmp_path / "hub") as hub:
+        with pytest.raises(Invalid) as refused:
+            await worker(hub, "a", **spec)
         assert [cause.field for cause in refused.value.causes] == [field]

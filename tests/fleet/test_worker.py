@@ -19,6 +19,7 @@ from shoal.client.requests import Client, Kind
 from shoal.fleet.resources import CONFIG_MAPS, LEASES, LOGICAL_CLUSTERS, MANAGED_CLUSTERS, NAMESPACES, SECRETS, WORKERS
 from shoal.fleet.worker.own import CLUSTERS, EMBEDDED_CLUSTERS, EMBEDDED_TEMPLATES, MACHINE_DEPLOYMENTS
 from shoal.kinds import fleet as names
+from shoal.kinds.versions import SUPPORTED
 from tests.fleet.fleets import SYSTEM, Fleet, condition, eventually, fleet, gone, managed, phase, provision, there
 
 Object = dict[str, Any]
@@ -65,6 +66,7 @@ async def test_a_worker_joins(tmp_path: Path) -> None:
             "location": "north",
             "infrastructure": "process",
             "provides": ["embedded"],
+            "versions": list(SUPPORTED),
         }
         root = await own.get(LOGICAL_CLUSTERS, "root")
         assert found["metadata"]["annotations"][names.STORE] == root["metadata"]["uid"]

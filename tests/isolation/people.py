@@ -245,7 +245,7 @@ def forged(people: People) -> dict[str, str]:
     orphan = token_for(people.beta, "gone")
     people.beta.delete(f"{ACCOUNTS}/gone").ok()
     unnamed = {"metadata": {**betas["metadata"], "uid": gone["metadata"]["uid"]}}
-    public = people.hub.shoal.server.core.tokens._key.public_key()
+    public = people.hub.shoal.server.core.tokens._key._public
     pem = public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     symmetric = f"{_encode({**_decode(head), 'alg': 'HS256'})}.{claims}"
     return {

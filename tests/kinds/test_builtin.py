@@ -43,6 +43,7 @@ def test_the_hub_profile() -> None:
         "authorization.k8s.io/v1/selfsubjectaccessreviews",
         "authorization.k8s.io/v1/selfsubjectrulesreviews",
         "authorization.k8s.io/v1/subjectaccessreviews",
+        "certificates.k8s.io/v1/certificatesigningrequests",
         "rbac.authorization.k8s.io/v1/clusterrolebindings",
         "rbac.authorization.k8s.io/v1/clusterroles",
         "rbac.authorization.k8s.io/v1/rolebindings",

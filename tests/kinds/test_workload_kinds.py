@@ -14,6 +14,7 @@ from shoal.kinds.batch_validation import validate_cron_job, validate_job
 
 Object = dict[str, Any]
 ZONE_SAID = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+SUSPENDED = {"type": "Suspended", "status": "True"}
 POD = {"containers": [{"name": "main", "image": "nginx"}]}
 
 
@@ -167,14 +168,40 @@ def test_a_wrong_job(spec: Object, said: str) -> None:
     assert said in "; ".join(cause.message for cause in validate_job(job(**spec), None))
 
 
-def test_where_a_suspended_job_goes_is_open() -> None:
-    for suspend, wrong in ((True, 0), (False, 1)):
-        old = job(suspend=suspend)
-        new = copy.deepcopy(old)
-        new["spec"]["template"]["spec"]["nodeSelector"] = {"zone": "a"}
-        assert len(validate_job(new, old)) == wrong
-        new["spec"]["template"]["spec"]["priorityClassName"] = "high"
-        assert [cause.field for cause in validate_job(new, old)] == ["spec.template"]
+IDLE: list[tuple[Object, Object, bool]] = [
+    ({"suspend": True}, {}, True),
+    ({"suspend": False}, {}, False),
+    ({"suspend": True}, {"startTime": "2024-01-01T00:00:00Z"}, False),
+    ({"suspend": True}, {"startTime": "2024-01-01T00:00:00Z", "conditions": [SUSPENDED]}, True),
+    ({"suspend": True}, {"active": 1, "conditions": [SUSPENDED]}, False),
+]
+
+
+@pytest.mark.parametrize(("spec", "status", "is_open"), IDLE)
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"nodeSelector": {"zone": "a"}},
+        {"tolerations": [{"key": "a", "operator": "Exists"}]},
+        {"schedulingGates": [{"name": "example.com/hold"}]},
+        {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}},
+        {"resources": {"requests": {"cpu": "1"}}},
+        {"labels": {"more": "true"}},
+    ],
+)
+def test_what_is_open_of_a_job_that_stands_still(spec: Object, status: Object, is_open: bool, change: Object) -> None:
+    old = job(**spec) | {"status": status}
+    new = copy.deepcopy(old)
+    template = new["spec"]["template"]
+    if "labels" in change:
+        template.setdefault("metadata", {}).setdefault("labels", {}).update(change["labels"])
+    elif "resources" in change:
+        template["spec"]["containers"][0].update(change)
+    else:
+        template["spec"].update(change)
+    assert [cause.field for cause in validate_job(new, old)] == ([] if is_open else ["spec.template"])
+    template["spec"]["priorityClassName"] = "high"
+    assert [cause.field for cause in validate_job(new, old)] == ["spec.template.spec" if is_open else "spec.template"]
 
 
 def test_a_finished_job_stays_finished() -> None:
@@ -217,3 +244,13 @@ def test_indexes_that_are_none(text: str) -> None:
 def test_a_wrong_cron_job(spec: Object, said: str) -> None:
     assert [cause.message for cause in validate_cron_job(cron_job(**spec), None)] == [said]
     assert validate_cron_job(cron_job(), None) == []
+
+
+def test_a_time_zone_is_looked_up_when_it_is_new() -> None:
+    there = {"Europe/Rome"}.__contains__
+    assert validate_cron_job(cron_job(timeZone="Europe/Rome"), None, there) == []
+    old = cron_job(timeZone="Atlantis/City")
+    found = validate_cron_job(old, None, there)
+    said = 'spec.timeZone: Invalid value: "Atlantis/City": unknown time zone Atlantis/City'
+    assert [cause.message for cause in found] == [said]
+    assert validate_cron_job(cron_job(timeZone="Atlantis/City", suspend=True), old, there) == []

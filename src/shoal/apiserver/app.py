@@ -16,6 +16,7 @@ from shoal.apiserver.authn import User
 from shoal.apiserver.authz import Attributes, forbidden
 from shoal.apiserver.clusters import LogicalCluster
 from shoal.apiserver.core import Call, Core
+from shoal.apiserver.deadline import LONG_RUNNING, seconds_for
 from shoal.apiserver.forms import converted
 from shoal.apiserver.impersonation import impersonated
 from shoal.apiserver.inflight import InFlight
@@ -45,7 +46,7 @@ from shoal.store.interface import ValueTooLarge
 
 log = logging.getLogger("shoal.apiserver")
 
-REQUEST_SECONDS = 60.0
+LATE = "Timeout: request did not complete within requested timeout - context deadline exceeded"
 
 
 class App:
@@ -145,15 +146,14 @@ class App:
         write = find_write(call)
         try:
             with self._inflight:
-                async with asyncio.timeout(REQUEST_SECONDS):
+                async with asyncio.timeout(seconds_for(call.query)):
                     if takes_turns(self._core, call):
                         made = await self._turns.take((call.target.cluster, call.namespace), write, self._core, call)
                     else:
                         made = await write(self._core, call)
                     answer = self._finished(call, made)
         except TimeoutError:
-            late = TimedOut(f"Timeout: request did not complete within {REQUEST_SECONDS:.0f}s", retry_after=1)
-            answer = self._failed(call.request, late, record)
+            answer = self._failed(call.request, TimedOut(LATE), record)
         except Exception as error:
             answer = self._failed(call.request, error, record)
         return self._done(call.request, labels, began, answer, record)
@@ -170,6 +170,8 @@ class App:
     def _answer(self, request: Request, target: Target, record: Record | None) -> Answer | Call:
         """What needs no waiting is answered; a write comes back as the call to be carried out."""
         query = parse_query(request.query)
+        if "timeout" in query and not boolean(query, "watch") and target.subresource not in LONG_RUNNING:
+            seconds_for(query)
         user = self._core.authenticator.authenticate(request, target.cluster)
         if record is not None:
             record.user = user
@@ -242,6 +244,7 @@ class App:
             subresource=target.subresource,
             namespace=namespace,
             name=name,
+            fields=query.get("fieldSelector", ""),
         )
         self._allow(attributes, user, record)
 

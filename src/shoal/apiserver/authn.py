@@ -94,16 +94,22 @@ class Authenticator:
         *,
         tokens: Mapping[str, User] | None = None,
         service_accounts: ServiceAccountTokens | None = None,
+        others: Callable[[str], User | None] = lambda token: None,
         uid_of: Callable[[str], str | None] = lambda cluster: None,
         anonymous: bool = True,
     ) -> None:
-        """`tokens` are static: each stands for one user as long as the server runs. `uid_of` is that of the logical
-        cluster of a name, None if there is none."""
+        """`tokens` are static: each stands for one user as long as the server runs. `others` knows users of further
+        tokens. `uid_of` is that of the logical cluster of a name, None if there is none."""
         self._static = {token: _authenticated(user) for token, user in (tokens or {}).items()}
         self._service_accounts = service_accounts
+        self._others = others
         self._uid_of = uid_of
         self._anonymous = anonymous
         self._certified: dict[ClientCertificate, tuple[User, str]] = {}
+
+    def accept(self, token: str, user: User) -> None:
+        """From now on, and as long as the server runs, the token stands for the user."""
+        self._static[token] = _authenticated(user)
 
     def authenticate(self, request: Request, cluster: str) -> User:
         """The user of a request for the cluster; raises Unauthorized, whose message never says why."""
@@ -138,6 +144,8 @@ class Authenticator:
 
     def _by_token(self, token: str, cluster: str) -> User:
         user = self._static.get(token)
+        if user is None and (known := self._others(token)) is not None:
+            user = _authenticated(known)
         if user is None and self._service_accounts is not None:
             return self._service_accounts.user(token, cluster)
         if user is None or not user.may_enter(cluster):

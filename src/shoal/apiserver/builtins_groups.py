@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from shoal.apiserver.registry import ScalePaths
 from shoal.apiserver.rules import Rules, Shared
+from shoal.apiserver.timezones import is_zone
 from shoal.kinds import (
     admissionregistration,
     admissionregistration_policies,
@@ -72,7 +75,7 @@ _APPS: dict[str, Rules] = {
         status_metadata=True,
         generation=True,
         default=batch.default_cron_job,
-        validate=batch_validation.validate_cron_job,
+        validate=partial(batch_validation.validate_cron_job, is_zone=is_zone),
     ),
     "horizontalpodautoscalers.autoscaling": Rules(
         status_metadata=True, default=autoscaling.default_v2, validate=autoscaling_validation.validate_v2

@@ -2,7 +2,7 @@
 
 `ca.crt`, `ca.key` are the authority; `serving.pem` holds the serving key and certificate in one file, so
 that they change together, and `serving.json` says what it covers and until when. With it a second start
-reads files and makes nothing: `cryptography` is only imported to issue.
+reads files and makes nothing: `issuing`, and `cryptography` with it, is only imported to issue.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ import ipaddress
 import json
 import os
 import ssl
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,16 +23,12 @@ from shoal.clock import Clock, SystemClock
 from shoal.objects.errors import ShoalError
 
 if TYPE_CHECKING:
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
+    from shoal.apiserver.issuing import Signer
 
 DAY = 86_400.0
 CA_LIFETIME = 3650 * DAY
 LEAF_LIFETIME = 365 * DAY
 RENEW_BEFORE = 30 * DAY
-_SKEW = 300.0
-"""Certificates begin this early, for clients whose clock is behind."""
 
 
 class CertificateError(ShoalError):
@@ -55,7 +50,7 @@ class Authority:
     def __init__(self, directory: Path, clock: Clock | None = None) -> None:
         self.directory = directory
         self._clock = clock or SystemClock()
-        self._signer: tuple[x509.Certificate, ec.EllipticCurvePrivateKey] | None = None
+        self._loaded: Signer | None = None
         directory.mkdir(parents=True, exist_ok=True)
         with _locked(directory):
             if not (directory / "ca.crt").exists():
@@ -75,7 +70,7 @@ class Authority:
         with _locked(self.directory):
             if self._covers(wanted):
                 return False
-            issued = self._issue_serving(sorted(wanted))
+            issued = self._issued(lambda signer, now, end: signer.serving(sorted(wanted), now, end), LEAF_LIFETIME)
             chain = issued.key + issued.certificate
             about = {"names": sorted(wanted), "notAfter": issued.not_after, "of": self._fingerprint(chain)}
             _replace(self.directory / "serving.pem", chain, 0o600)
@@ -92,123 +87,45 @@ class Authority:
         ttl: float = LEAF_LIFETIME,
     ) -> Issued:
         """A certificate for a user: CN is its name, each O a group, its URI the cluster it is for (`home_uri`)."""
-        from cryptography import x509  # noqa: PLC0415
-        from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID  # noqa: PLC0415
-
-        subject = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organizations]
-        subject.append(x509.NameAttribute(NameOID.COMMON_NAME, common_name))
-        uris: list[x509.GeneralName] = [x509.UniformResourceIdentifier(home_uri(cluster, uid))] if cluster else []
-        return self._issue(x509.Name(subject), uris, ExtendedKeyUsageOID.CLIENT_AUTH, ttl)
+        uri = home_uri(cluster, uid) if cluster else ""
+        return self._issued(lambda signer, now, end: signer.client(common_name, organizations, uri, now, end), ttl)
 
     def sign_request(self, request: bytes, cluster: str, uid: str, ttl: float, usages: Sequence[str]) -> bytes:
         """A certificate for the key and names of a PKCS #10 request, all as PEM. ValueError: it is not sound.
 
         Of its alternative names the URIs are left out: the one that says where it is good for is ours to give.
         """
-        from cryptography import x509  # noqa: PLC0415
-        from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415
-        from cryptography.x509.oid import ExtendedKeyUsageOID  # noqa: PLC0415
+        now, signer = self._clock.now(), self._signer()
+        return signer.requested(request, home_uri(cluster, uid), usages, now, min(now + ttl, signer.end))
 
-        asked = x509.load_pem_x509_csr(request)
-        if not asked.is_signature_valid:
-            raise ValueError("it is not signed by its own key")
-        try:
-            names = list(asked.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
-        except x509.ExtensionNotFound:
-            names = []
-        kept: list[x509.GeneralName] = [
-            name for name in names if isinstance(name, x509.DNSName | x509.IPAddress | x509.RFC822Name)
-        ]
-        kept.append(x509.UniformResourceIdentifier(home_uri(cluster, uid)))
-        extended = {"client auth": ExtendedKeyUsageOID.CLIENT_AUTH, "server auth": ExtendedKeyUsageOID.SERVER_AUTH}
-        authority, signer = self._load()
-        now = self._clock.now()
-        end = min(now + ttl, authority.not_valid_after_utc.timestamp())
-        usage = _key_usage(signs_certificates=False, encrypts_keys="key encipherment" in usages)
-        certificate = (
-            _builder(asked.subject, authority.subject, asked.public_key(), now, end)
-            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(usage, critical=True)
-            .add_extension(
-                x509.ExtendedKeyUsage([extended[each] for each in usages if each in extended]), critical=False
-            )
-            .add_extension(_authority_key(authority), critical=False)
-            .add_extension(x509.SubjectAlternativeName(kept), critical=False)
-            .sign(signer, hashes.SHA256())
-        )
-        return certificate.public_bytes(serialization.Encoding.PEM)
-
-    def _issue_serving(self, names: list[str]) -> Issued:
-        from cryptography import x509  # noqa: PLC0415
-        from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID  # noqa: PLC0415
-
-        addresses = {name: _address(name) for name in names}
-        alternatives: list[x509.GeneralName] = [
-            x509.IPAddress(address) if address else x509.DNSName(name) for name, address in addresses.items()
-        ]
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "shoal")])
-        return self._issue(subject, alternatives, ExtendedKeyUsageOID.SERVER_AUTH, LEAF_LIFETIME)
-
-    def _issue(
-        self, subject: x509.Name, alternatives: list[x509.GeneralName], usage: x509.ObjectIdentifier, ttl: float
-    ) -> Issued:
-        from cryptography import x509  # noqa: PLC0415
-        from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415
-        from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
-
-        authority, signer = self._load()
-        now = self._clock.now()
-        end = min(now + ttl, authority.not_valid_after_utc.timestamp())
+    def _issued(self, make: Callable[[Signer, float, float], tuple[bytes, bytes]], ttl: float) -> Issued:
+        now, signer = self._clock.now(), self._signer()
+        end = min(now + ttl, signer.end)
         if end <= now:
             raise CertificateError(f"no certificate can be issued for {ttl:g} seconds from now")
-        key = ec.generate_private_key(ec.SECP256R1())
-        builder = (
-            _builder(subject, authority.subject, key.public_key(), now, end)
-            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(_key_usage(signs_certificates=False), critical=True)
-            .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
-            .add_extension(_authority_key(authority), critical=False)
-        )
-        if alternatives:
-            builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
-        certificate = builder.sign(signer, hashes.SHA256())
-        return Issued(certificate.public_bytes(serialization.Encoding.PEM), _pem(key), end)
+        certificate, key = make(signer, now, end)
+        return Issued(certificate, key, end)
 
     def _create(self) -> None:
-        from cryptography import x509  # noqa: PLC0415
-        from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415
-        from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
-        from cryptography.x509.oid import NameOID  # noqa: PLC0415
+        from shoal.apiserver.issuing import new_authority  # noqa: PLC0415
 
         now = self._clock.now()
-        key = ec.generate_private_key(ec.SECP256R1())
-        # Two authorities of one name confuse whoever trusts both.
-        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"shoal-ca-{os.urandom(4).hex()}")])
-        certificate = (
-            _builder(name, name, key.public_key(), now, now + CA_LIFETIME)
-            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .add_extension(_key_usage(signs_certificates=True), critical=True)
-            .sign(key, hashes.SHA256())
-        )
+        certificate, key = new_authority(now, now + CA_LIFETIME)
         # The certificate last: an authority without one is made anew.
-        _replace(self.directory / "ca.key", _pem(key), 0o600)
-        _replace(self.directory / "ca.crt", certificate.public_bytes(serialization.Encoding.PEM), 0o644)
+        _replace(self.directory / "ca.key", key, 0o600)
+        _replace(self.directory / "ca.crt", certificate, 0o644)
 
-    def _load(self) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
-        from cryptography import x509  # noqa: PLC0415
-        from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
-        from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
+    def _signer(self) -> Signer:
+        from shoal.apiserver.issuing import Signer, WrongKey  # noqa: PLC0415
 
-        if self._signer is None:
+        if self._loaded is None:
             try:
-                certificate = x509.load_pem_x509_certificate(self.certificate)
-                key = serialization.load_pem_private_key((self.directory / "ca.key").read_bytes(), password=None)
+                self._loaded = Signer(self.certificate, (self.directory / "ca.key").read_bytes())
+            except WrongKey as error:
+                raise CertificateError(f"ca.key in {self.directory} is not the key of its ca.crt") from error
             except (OSError, ValueError) as error:
                 raise CertificateError(f"the certificate authority in {self.directory} is unusable: {error}") from error
-            if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
-                raise CertificateError(f"ca.key in {self.directory} is not the key of its ca.crt")
-            self._signer = certificate, key
-        return self._signer
+        return self._loaded
 
     def _covers(self, wanted: set[str]) -> bool:
         try:
@@ -249,63 +166,11 @@ def server_context(directory: Path, client_ca: Path | None = None) -> ssl.SSLCon
     return context
 
 
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: CertificatePublicKeyTypes, now: float, end: float
-) -> x509.CertificateBuilder:
-    from cryptography import x509  # noqa: PLC0415
-
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(datetime.fromtimestamp(now, UTC) - timedelta(seconds=_SKEW))
-        .not_valid_after(datetime.fromtimestamp(end, UTC))
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
-    )
-
-
-def _key_usage(*, signs_certificates: bool, encrypts_keys: bool = False) -> x509.KeyUsage:
-    from cryptography import x509  # noqa: PLC0415
-
-    return x509.KeyUsage(
-        digital_signature=True,
-        key_cert_sign=signs_certificates,
-        crl_sign=signs_certificates,
-        content_commitment=False,
-        key_encipherment=encrypts_keys,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-def _authority_key(authority: x509.Certificate) -> x509.AuthorityKeyIdentifier:
-    from cryptography import x509  # noqa: PLC0415
-
-    known = authority.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
-    return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(known)
-
-
-def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
-
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-
-
-def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        return ipaddress.ip_address(name)
-    except ValueError:
-        return None
-
-
 def _canonical(name: str) -> str:
-    return str(_address(name) or name.lower())
+    try:
+        return str(ipaddress.ip_address(name))
+    except ValueError:
+        return name.lower()
 
 
 def _replace(path: Path, content: bytes, mode: int) -> None:

@@ -83,7 +83,7 @@ def _request_condition(obj: Object, now: float) -> object:
 
 
 def _requested_duration(obj: Object, now: float) -> object:
-    seconds = obj["spec"].get("expirationSeconds")
+    seconds = (obj.get("spec") or {}).get("expirationSeconds")
     return NONE if seconds is None else human(seconds)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
@@ -14,7 +15,7 @@ from shoal.apiserver.cache import Entry
 from shoal.apiserver.model import Model
 from shoal.apiserver.registry import Column, Resource, ScalePaths
 from shoal.apiserver.rules import Rules
-from shoal.kinds import apiextensions, embedded, logicalcluster, versions
+from shoal.kinds import apiextensions, capi, embedded, fleet, logicalcluster, versions
 from shoal.kinds.apiextensions_publish import published_schema
 from shoal.kinds.own import own_definitions
 
@@ -31,7 +32,8 @@ OWN = {
         validate=versions.validate_logical_cluster,
     ),
     (embedded.GROUP, "embeddedclusters"): _HOSTED,
-    (embedded.GROUP, "managedclusters"): _HOSTED,
+    (fleet.GROUP, "managedclusters"): replace(_HOSTED, prepare_create=fleet.prepare_create),
+    (capi.GROUP, "machinepools"): Rules(generation=True, unconditional=False, validate=capi.refuse_machine_pool),
 }
 """Shoal's own kinds are CRDs like any other, save for what the server fills in."""
 

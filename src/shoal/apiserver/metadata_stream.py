@@ -1,9 +1,9 @@
 """`/clusters/*/metadata`: what garbage collection needs to know of every object of every kind, in one watch.
 
 Told are objects with owner references, objects that wait for a propagation finalizer, and every deletion. All
-others cost a byte search. An object comes as PartialObjectMetadata; annotations say where it lives and how it is
-served. A deletion names the object and no more: nothing was decoded for it. A plain GET with `resource` and `name`
-finds the objects of that name in all logical clusters.
+others cost a byte search; a change of nothing that is told here is not told. An object comes as PartialObjectMetadata;
+annotations say where it lives and how it is served. A deletion names the object and no more: nothing was decoded for
+it. A plain GET with `resource` and `name` finds the objects of that name in all logical clusters.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import orjson
 
 from shoal.apiserver.cache import Change, Entry, Kind
@@ -29,6 +30,27 @@ RESOURCE_ANNOTATION = "shoal.dev/resource"
 INITIAL_END = "k8s.io/initial-events-end"
 BOOKMARK_SECONDS = 60.0
 DEFAULT_TIMEOUT = 1800
+
+
+class _Metadata(msgspec.Struct):
+    """What is told of an object, beside its revision."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    creationTimestamp: str = ""  # noqa: N815 - as the wire has them
+    deletionTimestamp: str = ""  # noqa: N815
+    finalizers: list[str] = []
+    ownerReferences: list[Object] = []  # noqa: N815
+
+
+class _Read(msgspec.Struct):
+    apiVersion: str  # noqa: N815
+    metadata: _Metadata
+
+
+_READER = msgspec.json.Decoder(_Read)
+"""Several times faster than decoding all of an object."""
 
 
 def is_metadata(target: Target) -> bool:
@@ -95,6 +117,8 @@ class MetadataWatcher:
         if new is None:
             self._send("DELETED", _gone(kind, change))
         elif _matters(new.data) or (old is not None and _matters(old.data)):
+            if old is not None and _READER.decode(old.data) == _READER.decode(new.data):
+                return
             self._send("ADDED" if old is None else "MODIFIED", _described(self._core, kind, change.cluster, new))
 
     def _send_state(self) -> None:
@@ -143,12 +167,10 @@ def _matters(data: bytes) -> bool:
 
 
 def _described(core: Core, kind: Kind, cluster: str, entry: Entry) -> Object:
-    obj = entry.object()
-    found: Object = obj["metadata"]
-    annotations = {CLUSTER_ANNOTATION: cluster, RESOURCE_ANNOTATION: _served_as(core, kind, cluster, obj)}
-    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
-    metadata = {field: found[field] for field in (*kept, "finalizers", "ownerReferences") if field in found}
-    return _partial({**metadata, "annotations": annotations})
+    read = _READER.decode(entry.data)
+    annotations = {CLUSTER_ANNOTATION: cluster, RESOURCE_ANNOTATION: _served_as(core, kind, cluster, read.apiVersion)}
+    found = {field: value for field in _Metadata.__struct_fields__ if (value := getattr(read.metadata, field))}
+    return _partial({**found, "resourceVersion": str(entry.revision), "annotations": annotations})
 
 
 def _gone(kind: Kind, change: Change) -> Object:
@@ -162,9 +184,9 @@ def _gone(kind: Kind, change: Change) -> Object:
     return _partial(metadata)
 
 
-def _served_as(core: Core, kind: Kind, cluster: str, obj: Object) -> str:
+def _served_as(core: Core, kind: Kind, cluster: str, api_version: str) -> str:
     """The stored version where it is served, else any that is."""
-    group, _, version = obj["apiVersion"].rpartition("/")
+    group, _, version = api_version.rpartition("/")
     plural = kind.key.partition("/")[2]
     home = core.clusters.get(cluster)
     if home is not None:

@@ -1,8 +1,8 @@
 """Service-account tokens: JWTs signed ES256 with the server's key, one issuer per logical cluster.
 
 Issues and verifies; knows neither requests nor users. Whether the service account and the object a token
-is bound to still exist is asked of `lookup` on every verification. `cryptography` is imported on first
-use: a start that signs nothing does not wait for it.
+is bound to still exist is asked of `lookup` on every verification. `es256`, and `cryptography` with it, is
+imported on first use: a start that signs nothing does not wait for it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import orjson
 from shoal.objects.errors import BadRequest, ShoalError, Unauthorized
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric import ec
+    from shoal.apiserver.es256 import Key
 
 Lookup = Callable[[str, str, str, str], str | None]
 """(cluster, resource, namespace, name) -> uid, or None when it does not exist or is being deleted.
@@ -103,7 +103,7 @@ class TokenSigner:
             "sub": f"system:serviceaccount:{namespace}:{name}",
         }
         signed = f"{_encode(orjson.dumps({'alg': 'ES256', 'kid': self.key_id}))}.{_encode(orjson.dumps(claims))}"
-        token = f"{signed}.{_encode(_sign(self._key, signed.encode()))}"
+        token = f"{signed}.{_encode(self._key.sign(signed.encode()))}"
         if len(token) > MAX_TOKEN:
             raise BadRequest(f"the token would be longer than {MAX_TOKEN} bytes: too many audiences")
         return token, float(start + seconds)
@@ -128,8 +128,7 @@ class TokenSigner:
 
     def jwks(self) -> dict[str, Any]:
         """The document of /openid/v1/jwks."""
-        numbers = self._key.public_key().public_numbers()
-        x, y = (_encode(number.to_bytes(32, "big")) for number in (numbers.x, numbers.y))
+        x, y = map(_encode, self._key.coordinates())
         key = {"use": "sig", "kty": "EC", "kid": self.key_id, "crv": "P-256", "alg": "ES256", "x": x, "y": y}
         return {"keys": [key]}
 
@@ -145,23 +144,13 @@ class TokenSigner:
 
     @cached_property
     def key_id(self) -> str:
-        from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat  # noqa: PLC0415
-
-        public = self._key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-        return _encode(hashlib.sha256(public).digest())
+        return _encode(hashlib.sha256(self._key.public_der()).digest())
 
     @cached_property
-    def _key(self) -> ec.EllipticCurvePrivateKey:
-        from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
-        from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415
+    def _key(self) -> Key:
+        from shoal.apiserver.es256 import Key  # noqa: PLC0415
 
-        try:
-            key = load_pem_private_key(self._pem, password=None)
-        except (ValueError, TypeError) as problem:
-            raise ShoalError(f"the service account key cannot be read: {problem}") from problem
-        if not isinstance(key, ec.EllipticCurvePrivateKey) or key.curve.name != "secp256r1":
-            raise ShoalError("the service account key must be an EC key on P-256")
-        return key
+        return Key(self._pem)
 
     def _claims(self, token: str) -> dict[str, Any]:
         """The claims, once the signature is known to be ours."""
@@ -171,7 +160,7 @@ class TokenSigner:
         header = _parse(parts[0])
         if header.get("alg") != "ES256" or header.get("kid") != self.key_id or "crit" in header:
             raise Unauthorized("invalid signature, no keys found")
-        if not _signed_by(self._key, f"{parts[0]}.{parts[1]}".encode(), _decode(parts[2])):
+        if not self._key.has_signed(f"{parts[0]}.{parts[1]}".encode(), _decode(parts[2])):
             raise Unauthorized("invalid signature")
         return _parse(parts[1])
 
@@ -188,11 +177,9 @@ def signing_key(path: Path) -> bytes:
 
 
 def _make_key(path: Path) -> bytes:
-    from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat  # noqa: PLC0415
+    from shoal.apiserver.es256 import new_key  # noqa: PLC0415
 
-    key = ec.generate_private_key(ec.SECP256R1())
-    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    pem = new_key()
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(pem)
@@ -200,31 +187,6 @@ def _make_key(path: Path) -> bytes:
         os.fsync(file.fileno())
     draft.rename(path)
     return pem
-
-
-def _sign(key: ec.EllipticCurvePrivateKey, data: bytes) -> bytes:
-    from cryptography.hazmat.primitives.asymmetric.ec import ECDSA  # noqa: PLC0415
-    from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature  # noqa: PLC0415
-    from cryptography.hazmat.primitives.hashes import SHA256  # noqa: PLC0415
-
-    r, s = decode_dss_signature(key.sign(data, ECDSA(SHA256())))
-    return r.to_bytes(32, "big") + s.to_bytes(32, "big")
-
-
-def _signed_by(key: ec.EllipticCurvePrivateKey, data: bytes, signature: bytes) -> bool:
-    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
-    from cryptography.hazmat.primitives.asymmetric.ec import ECDSA  # noqa: PLC0415
-    from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature  # noqa: PLC0415
-    from cryptography.hazmat.primitives.hashes import SHA256  # noqa: PLC0415
-
-    if len(signature) != 64:
-        return False
-    der = encode_dss_signature(int.from_bytes(signature[:32], "big"), int.from_bytes(signature[32:], "big"))
-    try:
-        key.public_key().verify(der, data, ECDSA(SHA256()))
-    except InvalidSignature:
-        return False
-    return True
 
 
 def _verified(claims: Mapping[str, Any], cluster: str, accepted: Sequence[str]) -> Verified:

@@ -6,6 +6,7 @@ Order of a write: decode → admit → validate → own (managedFields) → stor
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from shoal.apiserver.cache import Entry, store_key
@@ -229,8 +230,12 @@ def ignored_fields(call: Call) -> Object | None:
 def manager_of(call: Call, options: WriteOptions) -> str:
     if options.field_manager:
         return options.field_manager
-    agent = call.request.headers.get("user-agent", "").partition("/")[0]
-    return "".join(c for c in agent if c.isprintable())[:128] or "unknown"
+    return _manager_named(call.request.headers.get("user-agent", ""))
+
+
+@lru_cache(maxsize=256)
+def _manager_named(agent: str) -> str:
+    return "".join(c for c in agent.partition("/")[0] if c.isprintable())[:128] or "unknown"
 
 
 def settle(call: Call, revision: int, value: bytes, name: str) -> bytes:

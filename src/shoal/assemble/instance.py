@@ -14,7 +14,7 @@ from shoal.apiserver.sleep import IDLE_SECONDS as IDLE_SECONDS
 from shoal.assemble.datadir import DataDir, DataDirError, host_names, kubeconfig, write_private
 from shoal.assemble.loops import Loops
 from shoal.assemble.routes import hub_routes, no_routes
-from shoal.assemble.server import ApiServer, ServerSettings, administrator
+from shoal.assemble.server import ApiServer, ServerSettings, administrator, worker_user
 from shoal.assemble.store_settings import Opened
 from shoal.assemble.store_settings import StoreSettings as StoreSettings
 from shoal.assemble.stores import open_store
@@ -69,7 +69,7 @@ class Shoal:
                     audit=settings.audit,
                     root_profile=settings.root_profile,
                     idle_seconds=settings.idle_seconds,
-                    routes=hub_routes(tunnels) if settings.hub else no_routes,
+                    routes=hub_routes(tunnels, directory.path / "pki" / "ca.crt") if settings.hub else no_routes,
                 ),
                 opened.store,
             )
@@ -95,6 +95,12 @@ class Shoal:
     def client(self, agent: str) -> Client:
         """Of root, without a socket, as the loops."""
         return Client(self.server.transport(), self._loops.token, agent=agent, cluster="root")
+
+    def worker_client(self, name: str) -> Client:
+        """Of root, without a socket, as the worker of that name: with its rights and no others."""
+        token = secrets.token_urlsafe(32)
+        self.server.core.authenticator.accept(token, worker_user(name))
+        return Client(self.server.transport(), token, agent="shoal-worker", cluster="root")
 
     async def stop(self) -> None:
         await self._loops.stop()

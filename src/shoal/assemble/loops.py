@@ -9,6 +9,9 @@ from shoal.apiserver.certificates import Authority
 from shoal.assemble.connecting import connect_from
 from shoal.assemble.running import Runnable, run_all
 from shoal.capi.loops import capi_loops
+from shoal.capi.providers.embedded.loops import embedded_provider
+from shoal.capi.providers.kind.command import KindCommand
+from shoal.capi.providers.kind.loops import KindSettings, kind_loops, kind_provider
 from shoal.client.requests import Client
 from shoal.client.transport import Transport
 from shoal.clock import Clock, SystemClock
@@ -47,7 +50,8 @@ def controllers(client: Client, clock: Clock, authority: Authority, url: str) ->
         *workload_loops(client, clock),
         *scheduler_loops(client, clock),
         *node_loops(client, clock),
-        *capi_loops(client, clock, url, authority.certificate.decode()),
+        *capi_loops(client, clock, embedded_provider(client, url, authority.certificate.decode()), kind_provider),
+        *kind_loops(client, clock, KindSettings(), KindCommand()),
         *provision_loops(client, clock),
     ]
 

@@ -1,8 +1,10 @@
-"""What a hub serves beside the Kubernetes API: the addresses of hosted clusters, and the tunnels of its workers."""
+"""What a hub serves beside the Kubernetes API: the addresses of hosted clusters, the tunnels of its workers, and its
+certificate authority for those who join."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from shoal.apiserver.authz import Attributes
 from shoal.apiserver.cache import Cache
@@ -10,7 +12,9 @@ from shoal.apiserver.core import Core
 from shoal.apiserver.paths import ROOT
 from shoal.apiserver.routes import GuardedRoute, OpenRoute, Route
 from shoal.fleet.tunnel import Tunnels, managed_cluster_route, tunnel_worker
-from shoal.kinds import fleet
+from shoal.kinds import fleet, joining
+from shoal.objects.errors import MethodNotSupported, NotFound
+from shoal.objects.wire import Handler, Request, Response
 
 RoutesOf = Callable[[Core], Mapping[str, Route]]
 """Routes need the server's core, and the server its routes."""
@@ -22,14 +26,30 @@ def no_routes(core: Core) -> Mapping[str, Route]:
     return {}
 
 
-def hub_routes(tunnels: Tunnels) -> RoutesOf:
+def hub_routes(tunnels: Tunnels, authority: Path) -> RoutesOf:
+    """`authority` is the file with the certificate of the hub's own authority."""
+
     def routes(core: Core) -> Mapping[str, Route]:
         return {
             "managedclusters": OpenRoute(managed_cluster_route(tunnels, Assignments(core.cache))),
             "workers": GuardedRoute(tunnels.accept, tunnel_attributes),
+            "join": OpenRoute(authority_route(authority.read_bytes())),
         }
 
     return routes
+
+
+def authority_route(certificate: bytes) -> Handler:
+    """Tells anybody whom the hub's certificates are signed by; who asks compares it with the hash it was given."""
+
+    def answer(request: Request) -> Response:
+        if request.path != joining.AUTHORITY_PATH:
+            raise NotFound("the server could not find the requested resource")
+        if request.method not in ("GET", "HEAD"):
+            raise MethodNotSupported("the server does not allow this method on the requested resource")
+        return Response(200, certificate, "application/x-pem-file")
+
+    return answer
 
 
 def tunnel_attributes(path: str) -> Attributes:

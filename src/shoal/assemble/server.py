@@ -14,7 +14,9 @@ from shoal.apiserver.app import App, failure
 from shoal.apiserver.audit import AuditSettings, open_audit
 from shoal.apiserver.authn import Authenticator, ServiceAccountTokens, User
 from shoal.apiserver.authz import Authorizer
+from shoal.apiserver.authz.workers import WorkerAuthorizer
 from shoal.apiserver.bootstrap import Address, Bootstrap
+from shoal.apiserver.bootstrap_tokens import BootstrapTokens
 from shoal.apiserver.cache import Cache, store_key
 from shoal.apiserver.certificates import Authority, server_context
 from shoal.apiserver.clusters import Clusters, LogicalCluster
@@ -32,9 +34,10 @@ from shoal.apiserver.paths import ROOT
 from shoal.apiserver.roles import CachedRoles
 from shoal.apiserver.sleep import IDLE_SECONDS, Sleep
 from shoal.apiserver.tokens import TokenSigner, signing_key
+from shoal.apiserver.workers import CachedHoldings
 from shoal.assemble.routes import RoutesOf, no_routes
 from shoal.clock import Clock, SystemClock, rfc3339
-from shoal.kinds import logicalcluster
+from shoal.kinds import joining, logicalcluster
 from shoal.store.interface import CompareFailed, Store
 
 MASTERS = ("system:masters",)
@@ -142,7 +145,7 @@ async def make_core(settings: ServerSettings, store: Store, clock: Clock, addres
         return None if "deletionTimestamp" in metadata else metadata.get("uid")
 
     roles = CachedRoles(cache)
-    authorizer = Authorizer(roles)
+    authorizer = Authorizer(roles, WorkerAuthorizer(CachedHoldings(cache)).authorize)
     clusters.on_gone(roles.forget)
     clusters.on_gone(authorizer.forget)
     return Core(
@@ -152,6 +155,7 @@ async def make_core(settings: ServerSettings, store: Store, clock: Clock, addres
         authenticator=Authenticator(
             tokens=settings.tokens,
             service_accounts=ServiceAccountTokens(signer, uid_of, clock.now),
+            others=BootstrapTokens(cache, clock.now).user,
             uid_of=lambda name: found.uid if (found := clusters.get(name)) is not None else None,
         ),
         authorizer=authorizer,
@@ -204,3 +208,7 @@ def _watchers(cache: Cache) -> float:
 
 def administrator(name: str = "shoal-admin") -> User:
     return User(name, MASTERS, cluster=ROOT)
+
+
+def worker_user(name: str) -> User:
+    return User(joining.user_name(name), (joining.GROUP,), cluster=ROOT)

@@ -13,6 +13,8 @@ from shoal.assemble.instance import UpSettings as UpSettings
 from shoal.assemble.process import serve
 from shoal.assemble.store_settings import StoreSettings as StoreSettings
 from shoal.assemble.worker import Worker, server_settings, worker_settings
+from shoal.clock import SystemClock
+from shoal.fleet.joining.controller import ensure_home
 from shoal.objects.errors import StoreError
 
 
@@ -34,6 +36,8 @@ class Up:
     async def start(cls, settings: UpSettings, workers: WorkersInside) -> Up:
         up = cls(await Shoal.start(settings), [])
         try:
+            if workers.count:
+                await ensure_home(up.hub.client("shoal-up"))
             for number in range(1, workers.count + 1):
                 up.workers.append(await up._start_worker(f"worker-{number}", settings, workers.capacity))
         except BaseException:
@@ -44,9 +48,10 @@ class Up:
     async def _start_worker(self, name: str, settings: UpSettings, capacity: int) -> Worker:
         hub = self.hub
         # Whatever the hub's store is, a worker's belongs to this machine.
-        own = server_settings(settings.data_dir / "workers" / name)
+        own = server_settings(settings.data_dir / "workers" / name, idle_seconds=settings.idle_seconds)
         known = worker_settings(name, capacity, "", hub.server.url, hub.server.authority.certificate.decode())
-        return await Worker.start(own, known, hub.client("shoal-worker"), hub.tunnels)
+        shoal = await Shoal.start(own)
+        return await Worker.start(shoal, known, hub.worker_client(name), hub.tunnels, SystemClock())
 
     @property
     def failure(self) -> asyncio.Future[StoreError]:

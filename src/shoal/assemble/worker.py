@@ -8,16 +8,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from shoal.assemble.instance import Shoal, UpSettings
+from shoal.assemble.instance import IDLE_SECONDS, Shoal, UpSettings
+from shoal.assemble.membership import HubGiven as HubGiven
+from shoal.assemble.membership import become_member, check_given
 from shoal.assemble.process import serve
 from shoal.assemble.running import Runnable, run_all
 from shoal.assemble.store_settings import StoreSettings
-from shoal.client.kubeconfig import client_to, load_endpoint
+from shoal.client.kubeconfig import client_to
 from shoal.client.requests import Client
 from shoal.clock import Clock, SystemClock
 from shoal.fleet.loops import worker_loops
+from shoal.fleet.resources import LOGICAL_CLUSTERS
 from shoal.fleet.tunnel import Tunnels, dial_hub, serve_tunnel
 from shoal.fleet.tunnel.serving import Dial
+from shoal.fleet.worker.identity.renewal import Renewal
 from shoal.fleet.worker.settings import WorkerSettings
 from shoal.kinds.versions import KUBERNETES
 from shoal.objects.errors import StoreError
@@ -27,7 +31,7 @@ from shoal.objects.errors import StoreError
 class WorkerProcess:
     """What `shoal worker` is told."""
 
-    hub_kubeconfig: Path
+    hub: HubGiven
     data_dir: Path
     name: str
     capacity: int = 100
@@ -35,6 +39,7 @@ class WorkerProcess:
     host: str = "127.0.0.1"
     port: int = 0
     store: StoreSettings = field(default_factory=StoreSettings)
+    idle_seconds: float = IDLE_SECONDS
 
 
 class Worker:
@@ -48,18 +53,22 @@ class Worker:
 
     @classmethod
     async def start(
-        cls, server: UpSettings, settings: WorkerSettings, hub: Client, way: Tunnels | Dial, clock: Clock | None = None
+        cls,
+        shoal: Shoal,
+        settings: WorkerSettings,
+        hub: Client,
+        way: Tunnels | Dial,
+        clock: Clock,
+        beside: Callable[[], list[Runnable]] = lambda: [],
     ) -> Worker:
-        """`hub` is of the hub's root. `way`: the hub's tunnels when it is in this process, otherwise what opens the
-        connection that becomes one."""
-        clock = clock or SystemClock()
-        shoal = await Shoal.start(server)
+        """`shoal` is the worker's own server, `hub` of the hub's root, as this worker. `way`: the hub's tunnels when it
+        is in this process, otherwise what opens the connection that becomes one. `beside` are further loops."""
         worker = cls(shoal, hub)
         if isinstance(way, Tunnels):
             worker._leave = way.register(settings.name, shoal.server.app.handle)
 
         def loops() -> list[Runnable]:
-            found: list[Runnable] = [*worker_loops(hub, shoal.client("shoal-worker"), clock, settings)]
+            found: list[Runnable] = [*worker_loops(hub, shoal.client("shoal-worker"), clock, settings), *beside()]
             if not isinstance(way, Tunnels):
                 found.append(serve_tunnel(way, shoal.server.app.handle, clock, settings.name))
             return found
@@ -85,10 +94,14 @@ def _nothing() -> None:
 
 
 def server_settings(
-    data_dir: Path, host: str = "127.0.0.1", port: int = 0, store: StoreSettings | None = None
+    data_dir: Path,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    store: StoreSettings | None = None,
+    idle_seconds: float = IDLE_SECONDS,
 ) -> UpSettings:
     """Of a worker's own server: its root is a management cluster, and no hub."""
-    return UpSettings(data_dir, host, port, store=store or StoreSettings(), hub=False)
+    return UpSettings(data_dir, host, port, store=store or StoreSettings(), hub=False, idle_seconds=idle_seconds)
 
 
 def worker_settings(name: str, capacity: int, location: str, hub_url: str, hub_authority: str) -> WorkerSettings:
@@ -97,17 +110,32 @@ def worker_settings(name: str, capacity: int, location: str, hub_url: str, hub_a
 
 def run_worker(process: WorkerProcess, ready: Callable[[Worker], None]) -> None:
     """Until SIGTERM or SIGINT, or until the store is lost."""
-    endpoint = load_endpoint(process.hub_kubeconfig)
-    address = urlsplit(endpoint.server)
-    settings = worker_settings(
-        process.name, process.capacity, process.location, f"https://{address.netloc}", endpoint.authority
-    )
+    check_given(process.hub)
 
     async def start() -> Worker:
-        hub = client_to(endpoint, "shoal-worker")
-        own = server_settings(process.data_dir, process.host, process.port, process.store)
-        worker = await Worker.start(own, settings, hub, dial_hub(endpoint, process.name))
+        where, stored = process.data_dir, process.store
+        shoal = await Shoal.start(server_settings(where, process.host, process.port, stored, process.idle_seconds))
+        try:
+            worker = await _start_member(process, shoal, SystemClock())
+        except BaseException:
+            await shoal.stop()
+            raise
         ready(worker)
         return worker
 
     serve(start)
+
+
+async def _start_member(process: WorkerProcess, shoal: Shoal, clock: Clock) -> Worker:
+    root = await shoal.client("shoal-worker").get(LOGICAL_CLUSTERS, "root")
+    name, store = process.name, str(root["metadata"]["uid"])
+    member = await become_member(process.data_dir, name, process.hub, store, clock)
+    endpoint = member.endpoint
+    hub = client_to(endpoint, "shoal-worker")
+    url = f"https://{urlsplit(endpoint.server).netloc}"
+    settings = worker_settings(name, process.capacity, process.location, url, endpoint.authority)
+
+    def renewal() -> list[Runnable]:
+        return [Renewal(hub, clock, name, store, member.certificate, member.keep)]
+
+    return await Worker.start(shoal, settings, hub, dial_hub(endpoint, name), clock, renewal)

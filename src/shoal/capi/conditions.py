@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from shoal.objects.conditions import get_condition, set_condition
+from shoal.kinds.capi import MACHINE, initialization
+from shoal.objects.conditions import condition_is, get_condition, set_condition
 
 Object = dict[str, Any]
 
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 NAMES_SHOWN = 3
+_WORDS = ("conditions", "observedGeneration", "lastUpdated")
 
 
 class Condition(NamedTuple):
@@ -47,12 +49,32 @@ def with_status(obj: Object, status: Object, conditions: Iterable[Condition], no
     Conditions of others stay. Fields of `status` that are None are left out.
     """
     generation = obj["metadata"].get("generation", 0)
-    kept = (obj.get("status") or {}).get("conditions") or []
-    fresh = {key: value for key, value in status.items() if value is not None}
-    new: Object = {**obj, "status": {**fresh, "observedGeneration": generation, "conditions": kept}}
+    said = {condition["type"]: condition for condition in (obj.get("status") or {}).get("conditions") or ()}
     for type_, state, reason, message in conditions:
-        new = set_condition(new, type_, state, reason=reason, message=message, observed_generation=generation, now=now)
-    return obj if new["status"] == obj.get("status") else new
+        old = said.get(type_)
+        new: Object = {**(old or {}), "type": type_, "status": state, "reason": reason, "message": message}
+        new["observedGeneration"] = generation
+        if old is None or old.get("status") != state or "lastTransitionTime" not in old:
+            new["lastTransitionTime"] = now
+        said[type_] = new
+    fresh = {key: value for key, value in status.items() if value is not None}
+    fresh |= {"observedGeneration": generation, "conditions": list(said.values())}
+    return obj if fresh == obj.get("status") else {**obj, "status": fresh}
+
+
+def differ_in_words(old: Object, new: Object) -> bool:
+    """Whether a status has nothing new for other loops: reasons, messages, or that nothing is there yet."""
+    before, after = old.get("status") or {}, new["status"]
+    if not before.get("conditions"):
+        if new.get("kind") == MACHINE:
+            return not condition_is(new, "Ready")  # its Node is about to be
+        return not initialization(new, "infrastructureProvisioned") and not initialization(new, "provisioned")
+    return _facts(before) == _facts(after)
+
+
+def _facts(status: Object) -> tuple[Object, dict[str, str]]:
+    said = {key: value for key, value in status.items() if key not in _WORDS}
+    return said, {condition["type"]: condition["status"] for condition in status.get("conditions") or ()}
 
 
 def only(obj: Object, condition: Condition, now: str) -> Object:
@@ -115,22 +137,24 @@ def _turned(status: str) -> str:
 
 
 def aggregate(target: str, objects: Sequence[Mapping[str, Any]], type_: str, kind: str, reasons: Reasons) -> Condition:
-    """One condition out of the same condition of many objects; like messages are said once."""
-    worst = TRUE
+    """One condition out of the same condition of many objects."""
+    bad = [obj for obj in objects if not condition_is(obj, type_)]
+    worst = FALSE if any(condition_is(obj, type_, FALSE) for obj in bad) else UNKNOWN if bad else TRUE
+    return Condition(target, worst, reasons.of(worst), told(kind, bad, type_))
+
+
+def told(kind: str, objects: Sequence[Mapping[str, Any]], type_: str) -> str:
+    """What many objects say in one of their conditions; like messages are said once."""
     said: dict[str, list[str]] = {}
     for obj in objects:
-        found = get_condition(obj, type_)
-        status = str(found["status"]) if found is not None else UNKNOWN
-        if status == TRUE:
-            continue
-        worst = FALSE if FALSE in (worst, status) else UNKNOWN
-        message = str((found or {}).get("message") or f"Condition {type_} not yet reported")
-        said.setdefault(message, []).append(obj["metadata"]["name"])
-    lines = [f"* {_named(kind, sorted(names))}:{_below(message)}" for message, names in sorted(said.items())]
-    return Condition(target, worst, reasons.of(worst), "\n".join(lines))
+        message = str((get_condition(obj, type_) or {}).get("message") or "")
+        if not message and get_condition(obj, type_) is None:
+            message = f"Condition {type_} not yet reported"
+        said.setdefault(message or type_, []).append(obj["metadata"]["name"])
+    return "\n".join(f"* {named(kind, sorted(names))}:{_below(message)}" for message, names in sorted(said.items()))
 
 
-def _named(kind: str, names: Sequence[str]) -> str:
+def named(kind: str, names: Sequence[str]) -> str:
     shown = ", ".join(names[:NAMES_SHOWN])
     more = f", ... ({len(names) - NAMES_SHOWN} more)" if len(names) > NAMES_SHOWN else ""
     return f"{kind}{'s' if len(names) > 1 else ''} {shown}{more}"

@@ -1,4 +1,4 @@
-"""The loops of Cluster API and its providers, on shared views: one list says which."""
+"""The loops of Cluster API and of the providers it is given, on shared views."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from typing import Protocol
 
 from shoal.capi.clusters.controller import ClusterLoop
 from shoal.capi.machinedeployments.controller import MachineDeploymentLoop
+from shoal.capi.machinehealthchecks.controller import MachineHealthCheckLoop
 from shoal.capi.machines.controller import MachineLoop
 from shoal.capi.machinesets.controller import MachineSetLoop
-from shoal.capi.providers.embedded.clusters.controller import EmbeddedClusterLoop
-from shoal.capi.providers.embedded.clusters.decide import Server
-from shoal.capi.providers.embedded.machines.controller import EmbeddedMachineLoop
 from shoal.capi.resources import Resources
 from shoal.client.requests import Client
 from shoal.clock import Clock
@@ -23,19 +21,19 @@ class Runnable(Protocol):
     async def run(self) -> None: ...
 
 
-def capi_loops(client: Client, clock: Clock, url: Callable[[], str] | str, authority: str) -> list[Runnable]:
-    """`client` is at the root; `url` is where clients reach this server, `authority` what they trust, as PEM."""
+Provider = Callable[[Resources, Clock], list[Runnable]]
+"""Tells the core of its kinds (`Resources.provide`) and makes its own loops, if it has any here."""
+
+
+def capi_loops(client: Client, clock: Clock, *providers: Provider) -> list[Runnable]:
+    """`client` is at the management cluster: any API server that serves the kinds of Cluster API and the providers."""
     resources = Resources(client, clock)
-
-    def server() -> Server:
-        return Server(url if isinstance(url, str) else url(), authority)
-
-    loops = (
+    provided = [loop for provider in providers for loop in provider(resources, clock)]
+    core = (
         ClusterLoop(resources, clock),
         MachineDeploymentLoop(resources, clock),
         MachineSetLoop(resources, clock),
         MachineLoop(resources, clock),
-        EmbeddedClusterLoop(client, resources, clock, server),
-        EmbeddedMachineLoop(resources, clock),
+        MachineHealthCheckLoop(resources, clock),
     )
-    return [*resources.views, *(each.loop for each in loops)]
+    return [*resources.views, resources.foreign, *(each.loop for each in core), *provided]

@@ -2,24 +2,61 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from shoal.capi.conditions import FALSE, READY, TRUE, UP_TO_DATE, Condition, aggregate
+from shoal.capi.conditions import FALSE, READY, TRUE, UP_TO_DATE, Condition, aggregate, named
 from shoal.objects.conditions import condition_is, get_condition
-from shoal.objects.selectors import from_label_selector
+from shoal.objects.selectors import LabelSelector, from_label_selector
 
 Object = dict[str, Any]
+
+
+def is_unhealthy(machine: Object) -> bool:
+    """By the word of a MachineHealthCheck."""
+    return condition_is(machine, "HealthCheckSucceeded", FALSE)
+
+
+def is_to_be_remediated(machine: Object) -> bool:
+    return is_unhealthy(machine) and condition_is(machine, "OwnerRemediated", FALSE)
+
+
+def remediating(machines: Sequence[Object], whom: str) -> Condition:
+    """`whom`: who it is that leaves the others alone."""
+    wanted = [machine for machine in machines if is_to_be_remediated(machine)]
+    if wanted:
+        found = aggregate("Remediating", wanted, "OwnerRemediated", "Machine", READY)
+        return Condition("Remediating", TRUE, "Remediating", found.message)
+    names = sorted(machine["metadata"]["name"] for machine in machines if is_unhealthy(machine))
+    verb = "are" if len(names) > 1 else "is"
+    message = f"{named('Machine', names)} {verb} not healthy (not to be remediated{whom})" if names else ""
+    return Condition("Remediating", FALSE, "NotRemediating", message)
+
+
+def versions(machines: Sequence[Object]) -> list[Object] | None:
+    """The versions of Machines, counted; what a Node tells of itself goes before what was asked for."""
+    found = Counter(_version(machine) for machine in machines)
+    return [{"version": version, "replicas": found[version]} for version in sorted(found) if version] or None
+
+
+def _version(machine: Object) -> str:
+    told = ((machine.get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion")
+    return str(told or machine["spec"].get("version") or "")
 
 
 def having(machines: Sequence[Object], type_: str) -> int:
     return sum(condition_is(machine, type_) for machine in machines)
 
 
-def selector_text(selector: Object | None, otherwise: dict[str, str]) -> str:
-    """A label selector as the scale subresource shows it; an empty one stands for these labels."""
-    chosen = selector if selector and any(selector.values()) else {"matchLabels": otherwise}
-    return str(from_label_selector(chosen))
+def selector(found: Object | None, otherwise: dict[str, str]) -> LabelSelector:
+    """A label selector; an empty one stands for these labels."""
+    return from_label_selector(found if found and any(found.values()) else {"matchLabels": otherwise})
+
+
+def selector_text(found: Object | None, otherwise: dict[str, str]) -> str:
+    """As the scale subresource shows it."""
+    return str(selector(found, otherwise))
 
 
 def scaling_up(current: int, desired: int, missing: str) -> Condition:

@@ -1,16 +1,22 @@
-"""What the loops look at: every kind of Cluster API and of its providers, once, with the indexes the loops ask by."""
+"""What the loops of Cluster API look at: its own kinds, with the indexes the loops ask by, and those of providers.
+
+The core knows no provider: a provider tells which kinds it brings, and where the Nodes of its Machines are.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any
+from typing import Any, Protocol
 
-from shoal.capi.views import View
-from shoal.client.reflector import key_of
+from shoal.capi.conditions import differ_in_words
+from shoal.capi.foreign import Foreign
+from shoal.capi.quiet import Quiet
+from shoal.capi.views import Index, Told, View
 from shoal.client.requests import Client, Kind
 from shoal.clock import Clock
-from shoal.kinds import capi, embedded, logicalcluster
+from shoal.kinds import capi
+from shoal.runtime.queue import WorkQueue
 
 Object = dict[str, Any]
 Name = tuple[str, str]
@@ -20,47 +26,77 @@ CLUSTERS = Kind(capi.GROUP, capi.VERSION, "clusters")
 MACHINES = Kind(capi.GROUP, capi.VERSION, "machines")
 MACHINE_SETS = Kind(capi.GROUP, capi.VERSION, "machinesets")
 MACHINE_DEPLOYMENTS = Kind(capi.GROUP, capi.VERSION, "machinedeployments")
-EMBEDDED_CLUSTERS = Kind(embedded.GROUP, embedded.VERSION, "embeddedclusters")
-EMBEDDED_MACHINES = Kind(embedded.GROUP, embedded.VERSION, "embeddedmachines")
-EMBEDDED_TEMPLATES = Kind(embedded.GROUP, embedded.VERSION, "embeddedmachinetemplates")
-LOGICAL_CLUSTERS = Kind(logicalcluster.GROUP, logicalcluster.VERSION, logicalcluster.PLURAL, namespaced=False)
-NODES = Kind("", "v1", "nodes", namespaced=False)
+MACHINE_HEALTH_CHECKS = Kind(capi.GROUP, capi.VERSION, "machinehealthchecks")
 SECRETS = Kind("", "v1", "secrets")
+_BESIDE_STATUS = (
+    *("uid", "generation", "deletionTimestamp", "labels", "annotations", "finalizers", "ownerReferences"),
+)
+
+
+class Nodes(Protocol):
+    """Where a provider's Machines have their Nodes."""
+
+    def of(self, machine: Object) -> Object | None: ...
+
+    def listen(self, told: Told) -> None: ...
+
+    async def patch(self, node: Object, patch: Object) -> Object: ...
+
+    def client(self, machine: Object) -> Client | None:
+        """At the cluster they are in; None: there is none yet."""
+        ...
 
 
 class Resources:
-    """`client` is at the root; the Nodes and credentials of hosted clusters are seen through the wildcard."""
+    """`client` is at the management cluster: any API server that serves the kinds."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
+        self._client, self._clock = client, clock
+        self.quiet = Quiet()
         of_cluster = {"cluster": _cluster}
         owned = {**of_cluster, "owner": _controller}
-        everywhere = client.at("*")
-        self.clusters = View(client, CLUSTERS, clock, indexes={"reference": _references})
-        self.deployments = View(client, MACHINE_DEPLOYMENTS, clock, indexes=of_cluster)
-        self.sets = View(client, MACHINE_SETS, clock, indexes={**owned, "template": _template})
-        self.machines = View(client, MACHINES, clock, indexes={**owned, "reference": _references})
-        self.embedded_clusters = View(client, EMBEDDED_CLUSTERS, clock)
-        self.embedded_machines = View(client, EMBEDDED_MACHINES, clock, indexes={"cluster": _labelled})
-        self.embedded_templates = View(client, EMBEDDED_TEMPLATES, clock)
-        self.logical_clusters = View(client, LOGICAL_CLUSTERS, clock)
+        self.clusters = View(client, CLUSTERS, clock, indexes={"reference": _references}, quiet=self.quiet)
+        self.deployments = View(client, MACHINE_DEPLOYMENTS, clock, indexes=of_cluster, quiet=self.quiet)
+        self.sets = View(client, MACHINE_SETS, clock, indexes={**owned, "template": _template}, quiet=self.quiet)
+        self.machines = View(client, MACHINES, clock, indexes={**owned, "reference": _references}, quiet=self.quiet)
+        self.health_checks = View(client, MACHINE_HEALTH_CHECKS, clock, indexes=of_cluster)
         self.kubeconfigs = View(client, SECRETS, clock, fields=f"type={capi.KUBECONFIG_TYPE}")
-        self.nodes = View(
-            everywhere, NODES, clock, labels=f"{embedded.SIMULATED}=true", indexes={"provider": _provider}
-        )
-        self.credentials = View(everywhere, SECRETS, clock, fields=f"metadata.name={embedded.ADMIN_TOKEN}")
-        self._by_kind = {
+        self.views = [
+            self.clusters, self.deployments, self.sets, self.machines, self.health_checks, self.kubeconfigs,
+        ]  # fmt: skip
+        """All that has to run, and to be listed before anything is believed."""
+        self._own = {
             (capi.GROUP, capi.MACHINE_DEPLOYMENT): self.deployments,
             (capi.GROUP, capi.MACHINE_SET): self.sets,
             (capi.GROUP, capi.MACHINE): self.machines,
-            (embedded.GROUP, embedded.CLUSTER): self.embedded_clusters,
-            (embedded.GROUP, embedded.MACHINE): self.embedded_machines,
-            (embedded.GROUP, embedded.MACHINE_TEMPLATE): self.embedded_templates,
         }
+        self._provided: dict[tuple[str, str], View] = {}
+        self.foreign = Foreign(client, clock)
+        self._nodes: dict[tuple[str, str], Nodes] = {}
+        self._reached: dict[tuple[str, str], Callable[[Object], bool]] = {}
         self._complete = False
 
-    @property
-    def views(self) -> list[View]:
-        return [found for found in vars(self).values() if isinstance(found, View)]
+    def provide(
+        self,
+        kind: Kind,
+        name: str,
+        *,
+        nodes: Nodes | None = None,
+        reached: Callable[[Object], bool] | None = None,
+        **indexes: Index,
+    ) -> View:
+        """A kind of a provider that Clusters, Machines or templates refer to. `nodes`: of Machines that refer to it.
+        `reached`: whether the cluster of a Cluster that refers to it answers.
+
+        Providers do this before any loop is made."""
+        view = View(self._client, kind, self._clock, indexes=indexes, quiet=self.quiet)
+        self._provided[kind.group, name] = view
+        if nodes is not None:
+            self._nodes[kind.group, name] = nodes
+        if reached is not None:
+            self._reached[kind.group, name] = reached
+        self.views.append(view)
+        return view
 
     async def listed(self) -> None:
         """Waits until nothing that exists can be taken for missing."""
@@ -68,33 +104,88 @@ class Resources:
             await asyncio.gather(*(view.listed() for view in self.views))
             self._complete = True
 
+    def follow(self, view: View, queue: WorkQueue[Name]) -> None:
+        """Puts the objects a loop is about into its queue. A change of their status, for the most part its own
+        writing, is looked at in a quiet moment."""
+        changes = Changes(_but_for_status)
+
+        def told(obj: Object) -> None:
+            if changes.matter(obj):
+                queue.add(name_of(obj))
+            else:
+                self.quiet.add(queue, name_of(obj))
+
+        view.listen(told)
+
+    def can_wait(self, queue: WorkQueue[Name], old: Object, new: Object) -> bool:
+        """Whether a new status is put off to a quiet moment, in which the key comes back."""
+        if differ_in_words(old, new):
+            return not self.quiet.is_due(queue, name_of(old))
+        self.quiet.forget(queue, name_of(old))
+        return False
+
+    def listen_to_provided(self, told: Told) -> None:
+        """To every object of a provider."""
+        for view in self._provided.values():
+            view.listen(told)
+
+    def listen_to_nodes(self, told: Told) -> None:
+        for nodes in self._nodes.values():
+            nodes.listen(told)
+
     def of(self, obj: Object) -> View:
-        """The view an object of a referring kind is from."""
-        return self._by_kind[_group(obj["apiVersion"]), obj["kind"]]
+        """The view an object of a referring or referred kind is from."""
+        key = _group(obj["apiVersion"]), obj["kind"]
+        view = self._own.get(key) or self._provided.get(key) or self.foreign.view(*key)
+        assert view is not None, key
+        return view
 
     def referring(self, reference: Object) -> View | None:
         """Where a reference points to; None: to a kind nobody here provides."""
-        return self._by_kind.get((str(reference.get("apiGroup")), str(reference.get("kind"))))
+        return self._provided.get(_target(reference))
 
     def referenced(self, namespace: str, reference: Object | None) -> Object | None:
         view = self.referring(reference) if reference is not None else None
         return view.get(namespace, str((reference or {}).get("name"))) if view is not None else None
 
-    def node_of(self, machine: Object) -> Object | None:
-        """By provider id, in the hosted cluster of the Machine and in no other."""
-        provider_id = (machine.get("spec") or {}).get("providerID")
-        if not provider_id:
-            return None
-        hosted = self.hosted(machine["metadata"]["namespace"], capi.cluster_name(machine))
-        return next(iter(self.nodes.by("provider", (hosted, provider_id))), None) if hosted else None
+    def knows(self, reference: Object) -> bool:
+        """Whether an object of this kind that is not seen does not exist."""
+        return self.referring(reference) is not None or self.foreign.knows(*_target(reference))
 
-    def hosted(self, namespace: str, cluster: str) -> str:
-        """The logical cluster of a Cluster, once it names an EmbeddedCluster."""
-        found = self.clusters.get(namespace, cluster)
-        reference = ((found or {}).get("spec") or {}).get("infrastructureRef") or {}
-        if (reference.get("apiGroup"), reference.get("kind")) != (embedded.GROUP, embedded.CLUSTER):
-            return ""
-        return embedded.hosted_name(namespace, reference["name"])
+    def referenced_anywhere(self, namespace: str, reference: Object | None) -> Object | None:
+        """As `referenced`, kinds of others too."""
+        if reference is None:
+            return None
+        view = self.referring(reference) or self.foreign.view(*_target(reference))
+        return view.get(namespace, str(reference.get("name"))) if view is not None else None
+
+    def orphans(self, view: View, adopter: Object) -> list[Object]:
+        """Objects of the adopter's Cluster that nobody controls."""
+        place = adopter["metadata"]["namespace"], capi.cluster_name(adopter)
+        found = view.by("owner", "")
+        return [obj for obj in found if (obj["metadata"]["namespace"], capi.cluster_name(obj)) == place]
+
+    def is_reached(self, cluster: Object) -> bool | None:
+        """Whether the cluster answers; None: nobody here can tell."""
+        reached = self._reached.get(_target((cluster.get("spec") or {}).get("infrastructureRef") or {}))
+        return reached(cluster) if reached is not None else None
+
+    def node_of(self, machine: Object) -> Object | None:
+        nodes = self._nodes_of(machine)
+        return nodes.of(machine) if nodes is not None else None
+
+    async def patch_node(self, machine: Object, node: Object, patch: Object) -> None:
+        nodes = self._nodes_of(machine)
+        if nodes is not None:
+            await nodes.patch(node, patch)
+
+    def workload(self, machine: Object) -> Client | None:
+        """A client at the cluster of a Machine's Node."""
+        nodes = self._nodes_of(machine)
+        return nodes.client(machine) if nodes is not None else None
+
+    def _nodes_of(self, machine: Object) -> Nodes | None:
+        return self._nodes.get(_target((machine.get("spec") or {}).get("infrastructureRef") or {}))
 
 
 class Changes:
@@ -112,6 +203,11 @@ class Changes:
         return True
 
 
+def _but_for_status(obj: Object) -> Hashable:
+    metadata = obj["metadata"]
+    return tuple(metadata.get(field) for field in _BESIDE_STATUS)
+
+
 def standing(cluster: Object) -> Hashable:
     """What Machines and what stands above them need to know of their Cluster."""
     return (
@@ -119,6 +215,7 @@ def standing(cluster: Object) -> Hashable:
         capi.is_deleting(cluster),
         capi.is_paused(cluster, cluster),
         capi.initialization(cluster, "infrastructureProvisioned"),
+        capi.initialization(cluster, "controlPlaneInitialized"),
     )
 
 
@@ -130,12 +227,12 @@ def _group(api_version: str) -> str:
     return api_version.rpartition("/")[0]
 
 
+def _target(reference: Object) -> tuple[str, str]:
+    return str(reference.get("apiGroup")), str(reference.get("kind"))
+
+
 def _cluster(obj: Object) -> Iterable[Name]:
     return [(obj["metadata"]["namespace"], capi.cluster_name(obj))]
-
-
-def _labelled(obj: Object) -> Iterable[Name]:
-    return [(obj["metadata"]["namespace"], capi.labels_of(obj).get(capi.CLUSTER_NAME, ""))]
 
 
 def _controller(obj: Object) -> Iterable[str]:
@@ -148,10 +245,6 @@ def _references(obj: Object) -> Iterable[tuple[str, str, str]]:
     return {(str(each["kind"]), obj["metadata"]["namespace"], str(each["name"])) for each in found}
 
 
-def _template(obj: Object) -> Iterable[Name]:
+def _template(obj: Object) -> Iterable[tuple[str, str, str]]:
     reference = obj["spec"]["template"]["spec"]["infrastructureRef"]
-    return [(obj["metadata"]["namespace"], reference["name"])]
-
-
-def _provider(obj: Object) -> Iterable[tuple[str, str]]:
-    return [(key_of(obj)[0], str((obj.get("spec") or {}).get("providerID", "")))]
+    return [(str(reference["kind"]), obj["metadata"]["namespace"], str(reference["name"]))]

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
+from shoal.capi.quiet import Quiet
 from shoal.client.reflector import CLUSTER, Key, Reflector, key_of
 from shoal.client.requests import Client, Kind
 from shoal.clock import Clock
@@ -36,8 +37,11 @@ class View:
         labels: str = "",
         fields: str = "",
         indexes: Mapping[str, Index] | None = None,
+        quiet: Quiet | None = None,
     ) -> None:
+        """`quiet` is told of writes."""
         self._client, self.kind = client, kind
+        self._quiet = quiet or Quiet()
         self.name = f"capi watch of {kind.plural}"
         self.objects: dict[Key, Object] = {}
         self._indexes = dict(indexes or {})
@@ -47,7 +51,7 @@ class View:
         self._gone_uids: set[str] = set()
         self._listed = asyncio.Event()
         self._reflector = Reflector(
-            client, kind, clock, self._changed, labels=labels, fields=fields, listed=self._listed.set
+            client, kind, clock, self._changed, labels=labels, fields=fields, listed=self._listed.set, shared=True
         )
 
     async def run(self) -> None:
@@ -68,7 +72,8 @@ class View:
         return [found[key] for key in sorted(found)] if found else []
 
     async def create(self, obj: Object, cluster: str = "") -> Object:
-        made = await self._at(cluster).create(self.kind, obj, obj["metadata"].get("namespace", ""))
+        with self._quiet.writing():
+            made = await self._at(cluster).create(self.kind, obj, obj["metadata"].get("namespace", ""))
         return self._learn(made, cluster)
 
     async def fetch(self, namespace: str, name: str, cluster: str = "") -> Object:
@@ -94,7 +99,8 @@ class View:
         cluster, namespace, name = key_of(obj)
         uid = obj["metadata"]["uid"]
         try:
-            answer = await self._at(cluster).delete(self.kind, name, namespace, uid=uid)
+            with self._quiet.writing():
+                answer = await self._at(cluster).delete(self.kind, name, namespace, uid=uid)
         except NotFound:
             self._forget(key_of(obj))
             return
@@ -106,13 +112,16 @@ class View:
 
     async def _written(self, obj: Object, write: Any) -> Object:
         try:
-            return self._learn(await write, key_of(obj)[0])
+            with self._quiet.writing():
+                answer = await write
+            return self._learn(answer, key_of(obj)[0])
         except NotFound:
             self._forget(key_of(obj))
             raise
 
     def _learn(self, obj: Object, cluster: str) -> Object:
         """What a write answered, unless the watch has been further already."""
+        obj["metadata"].pop("managedFields", None)
         if cluster:
             obj = _seen_from_afar(obj, cluster)
         if obj["metadata"]["uid"] not in self._gone_uids and _is_kept(obj):

@@ -14,10 +14,13 @@ COMMANDS = {
     "up": "hub, workers and every loop in one process",
     "hub": "the API server and its loops",
     "worker": "joins a hub, hosts control planes",
+    "join-token": "lets other machines join as workers",
+    "controllers": "loops alone, at any API server",
     "nodes": "simulated nodes at any API server",
     "crds": "prints Shoal's CustomResourceDefinitions",
     "kubeconfig": "prints the admin's kubeconfig, or a managed cluster's",
     "status": "the fleet on one page",
+    "explain": "why a managed cluster is where it is, or waits",
 }
 
 
@@ -28,7 +31,7 @@ class Commands(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        command = importlib.import_module(f"shoal.cli.{name}").command
+        command = importlib.import_module(f"shoal.cli.{name.replace('-', '')}").command
         assert isinstance(command, click.Command)
         return command
 

@@ -27,6 +27,13 @@ _STORE_OPTIONS = (
     click.option("--etcd-username", default="", metavar="NAME", help="When etcd has users."),
     click.option("--etcd-password-file", type=click.Path(path_type=Path), help="Holds that user's password."),
 )
+idle_option = click.option(
+    "--idle-seconds",
+    type=click.FloatRange(min=1),
+    default=IDLE_SECONDS,
+    show_default=True,
+    help="After which a logical cluster that is asked nothing sleeps.",
+)
 _OPTIONS = (
     click.option("--data-dir", type=click.Path(path_type=Path), help="Where everything is kept. [$SHOAL_DATA_DIR]"),
     click.option(
@@ -39,13 +46,7 @@ _OPTIONS = (
         help="What kubeconfigs name, where it is not the listened one.",
     ),
     *_STORE_OPTIONS,
-    click.option(
-        "--idle-seconds",
-        type=click.FloatRange(min=1),
-        default=IDLE_SECONDS,
-        show_default=True,
-        help="After which a logical cluster that is asked nothing sleeps.",
-    ),
+    idle_option,
     click.option("--audit-log-path", default="", metavar="FILE", help="Records every request; - is standard output."),
     click.option(
         "--audit-log-maxsize", default=100, show_default=True, help="Megabytes after which the file is rotated."

@@ -6,24 +6,25 @@ import os
 import socket
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 
 from shoal.assemble.datadir import default_data_dir
-from shoal.assemble.worker import Worker, WorkerProcess, run_worker
-from shoal.cli.serving import split_address, store_options, store_settings
-from shoal.objects.names import is_dns1123_label
-
-LONGEST_NAME = 56
+from shoal.assemble.worker import HubGiven, Worker, WorkerProcess, run_worker
+from shoal.cli.serving import idle_option, split_address, store_options, store_settings
+from shoal.kinds.joining import split_token, wrong_name
 
 
 @click.command(name="worker")
 @click.option(
     "--hub-kubeconfig",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    required=True,
-    help="Where the hub is, and who this worker is there.",
+    help="Of the hub: with a join token (shoal join-token create -o kubeconfig), or an administrator's.",
 )
+@click.option("--hub", default="", metavar="URL", help="Where the hub is, in place of a kubeconfig.")
+@click.option("--token", default="", envvar="SHOAL_JOIN_TOKEN", help="To join by, once. [$SHOAL_JOIN_TOKEN]")
+@click.option("--ca-hash", default="", metavar="sha256:…", help="Of the hub's certificate authority.")
 @click.option("--name", default="", help="Of the Worker at the hub; belongs to the data directory. [the host's name]")
 @click.option("--capacity", default=100, show_default=True, type=click.IntRange(0), help="Clusters it hosts at most.")
 @click.option("--location", default="", help="Where it is, as ManagedClusters ask for it.")
@@ -34,20 +35,55 @@ LONGEST_NAME = 56
     "--listen", default="127.0.0.1:0", show_default=True, help="Of its own API; port 0 picks one and keeps it."
 )
 @store_options
+@idle_option
 def command(
-    hub_kubeconfig: Path, name: str, capacity: int, location: str, data_dir: Path | None, listen: str, **store: Any
+    hub_kubeconfig: Path | None,
+    hub: str,
+    token: str,
+    ca_hash: str,
+    name: str,
+    capacity: int,
+    location: str,
+    data_dir: Path | None,
+    listen: str,
+    idle_seconds: float,
+    **store: Any,
 ) -> None:
-    """Joins a hub and hosts the control planes of ManagedClusters until it is stopped."""
+    """Joins a hub and hosts the control planes of ManagedClusters until it is stopped.
+
+    Once it has joined, it is known to the hub by a certificate in its data directory, which it renews by itself: the
+    hub and the token need not be given again.
+    """
+    given = hub_given(hub_kubeconfig, hub, token, ca_hash)
     name = name or socket.gethostname().partition(".")[0].lower()
-    wrong = is_dns1123_label(name)
+    wrong = wrong_name(name)
     if wrong:
-        raise click.UsageError(f"--name {name}: {wrong[0]}")
-    if len(name) > LONGEST_NAME:
-        raise click.UsageError(f"--name {name}: at most {LONGEST_NAME} characters")
+        raise click.UsageError(f"--name {name}: {wrong}")
     host, port = split_address(listen)
     where = data_dir or default_data_dir(os.environ) / "workers" / name
-    stored = store_settings(**store)
-    run_worker(WorkerProcess(hub_kubeconfig, where, name, capacity, location, host, port, stored), announce)
+    own = (host, port, store_settings(**store), idle_seconds)
+    run_worker(WorkerProcess(given, where, name, capacity, location, *own), announce)
+
+
+def hub_given(kubeconfig: Path | None, address: str, token: str, ca_hash: str) -> HubGiven:
+    """What the flags say of the hub, or what is wrong with them."""
+    if kubeconfig is not None:
+        if address or ca_hash:
+            raise click.UsageError("--hub and --ca-hash go without --hub-kubeconfig, which says the same")
+        return HubGiven(kubeconfig)
+    if not address:
+        if ca_hash:
+            raise click.UsageError("--ca-hash goes with --hub")
+        return HubGiven()
+    parts = urlsplit(address)
+    if parts.scheme != "https" or not parts.hostname:
+        raise click.UsageError(f"--hub {address}: give a URL such as https://10.0.0.1:6443")
+    digits = ca_hash.removeprefix("sha256:").lower()
+    if len(digits) != 64 or set(digits) - set("0123456789abcdef") or not ca_hash.startswith("sha256:"):
+        raise click.UsageError("--hub needs --ca-hash sha256:… as shoal join-token create prints it")
+    if token and split_token(token) is None:
+        raise click.UsageError("--token: a join token is six letters or digits, a dot and sixteen more")
+    return HubGiven(None, address, token, f"sha256:{digits}")
 
 
 def announce(worker: Worker) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
 
+import msgspec
 import orjson
 
 from shoal.client.transport import Transport
@@ -29,6 +30,20 @@ class Kind:
     @property
     def prefix(self) -> str:
         return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+
+
+class _Heading(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resourceVersion: str = ""  # noqa: N815 - as the wire has it
+
+
+class _Headed(msgspec.Struct):
+    metadata: _Heading
+
+
+_HEADING = msgspec.json.Decoder(_Headed)
 
 
 class Client:
@@ -70,13 +85,14 @@ class Client:
             if not query["continue"]:
                 return found, page["metadata"]["resourceVersion"]
 
-    async def create(self, kind: Kind, obj: Object, namespace: str = "") -> Object:
-        return await self.call("POST", self.path(kind, "", namespace), body=obj)
+    async def create(self, kind: Kind, obj: Object, namespace: str = "", *, brief: bool = False) -> Object:
+        """`brief`: of the answer only the names, uid and revision are wanted, and nothing else is decoded."""
+        return await self.call("POST", self.path(kind, "", namespace), body=obj, brief=brief)
 
-    async def update(self, kind: Kind, obj: Object, subresource: str = "") -> Object:
+    async def update(self, kind: Kind, obj: Object, subresource: str = "", *, brief: bool = False) -> Object:
         metadata = obj["metadata"]
         path = self.path(kind, metadata["name"], metadata.get("namespace", ""), subresource)
-        return await self.call("PUT", path, body=obj)
+        return await self.call("PUT", path, body=obj, brief=brief)
 
     async def merge(self, kind: Kind, name: str, patch: Object, namespace: str = "", subresource: str = "") -> Object:
         path = self.path(kind, name, namespace, subresource)
@@ -90,9 +106,9 @@ class Client:
         query = {"fieldManager": manager, "force": "true" if force else "false"}
         return await self.call("PATCH", path, query, obj, "application/apply-patch+yaml")
 
-    async def delete(self, kind: Kind, name: str, namespace: str = "", *, uid: str = "") -> Object:
+    async def delete(self, kind: Kind, name: str, namespace: str = "", *, uid: str = "", brief: bool = False) -> Object:
         body = {"preconditions": {"uid": uid}} if uid else None
-        return await self.call("DELETE", self.path(kind, name, namespace), body=body)
+        return await self.call("DELETE", self.path(kind, name, namespace), body=body, brief=brief)
 
     async def delete_all(self, kind: Kind, namespace: str = "") -> None:
         """With what they own."""
@@ -123,11 +139,15 @@ class Client:
         query: Mapping[str, str] | None = None,
         body: Object | None = None,
         content: str = "application/json",
+        *,
+        brief: bool = False,
     ) -> Object:
         headers = {**self._headers, "content-type": content} if body is not None else self._headers
         parameters = urlencode({key: value for key, value in (query or {}).items() if value})
         data = orjson.dumps(body) if body is not None else b""
         status, _, answer = await self._transport.request(method, path, parameters, headers, data)
+        if brief and status < 300:
+            return {"metadata": msgspec.structs.asdict(_HEADING.decode(answer).metadata)}
         return _checked(answer, status)
 
     async def read(self, path: str) -> Object:

@@ -11,7 +11,6 @@ from shoal.controlplane.disruption.controller import BUDGETS, DisruptionLoops
 from shoal.controlplane.endpoints.controller import ENDPOINTS, SERVICES, SLICES, EndpointsLoop
 from shoal.controlplane.hosted import HostedClusters
 from shoal.controlplane.mirroring.controller import MirroringLoop
-from shoal.controlplane.recorder import Recorder
 from shoal.controlplane.servicecidrs.controller import CIDRS, ServiceCidrLoop
 from shoal.controlplane.volumes.claims import CLASSES, VOLUMES, ClaimLoop
 from shoal.controlplane.volumes.index import ClaimUsers, VolumeIndex
@@ -19,6 +18,7 @@ from shoal.controlplane.volumes.protection import ProtectionLoops
 from shoal.controlplane.volumes.volumes import VolumeLoop
 from shoal.runtime.dependents import Dependents
 from shoal.runtime.loop import Loop
+from shoal.runtime.recorder import Recorder
 
 
 @dataclass(frozen=True, slots=True)

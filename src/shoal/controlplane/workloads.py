@@ -15,13 +15,13 @@ from shoal.controlplane.jobs.orphans import OrphanLoop
 from shoal.controlplane.jobs.ttl import ExpiryLoop
 from shoal.controlplane.podcontrol.control import PODS
 from shoal.controlplane.podcontrol.telling import pod_events
-from shoal.controlplane.recorder import Recorder, Source
 from shoal.controlplane.replicasets.controller import REPLICA_SETS, ReplicaSetLoop
 from shoal.controlplane.replicationcontrollers.controller import CONTROLLERS, replication_controller_loop
 from shoal.controlplane.statefulsets.controller import CLAIMS, STATEFUL_SETS, StatefulSetLoop
 from shoal.controlplane.surroundings import Shared, surrounding_loops
 from shoal.runtime.dependents import Dependents
 from shoal.runtime.loop import Loop
+from shoal.runtime.recorder import Recorder, Source
 
 
 def workload_loops(client: Client, clock: Clock) -> list[Loop[Key]]:
@@ -29,8 +29,8 @@ def workload_loops(client: Client, clock: Clock) -> list[Loop[Key]]:
     deployments = Dependents(everywhere, DEPLOYMENTS, clock)
     sets = Dependents(everywhere, REPLICA_SETS, clock)
     pods = Dependents(everywhere, PODS, clock)
-    recorder = Recorder(client, clock)
-    first = DeploymentLoop(client, clock, hosted, deployments, sets).loop
+    recorder = Recorder(client.at, clock)
+    first = DeploymentLoop(client, clock, hosted, deployments, sets, recorder).loop
     tell = pod_events(recorder, Source("replicaset-controller", "apps/v1", "ReplicaSet"))
     second = ReplicaSetLoop(client, clock, hosted, sets, pods, tell).loop
     first.sources += [hosted.run, deployments.run]

@@ -8,6 +8,7 @@ from shoal.client.requests import Client
 from shoal.clock import Clock
 from shoal.fleet.bus.watch import WatchBus
 from shoal.fleet.health.controller import health_loop
+from shoal.fleet.joining.controller import joining_loops
 from shoal.fleet.scheduler.controller import Scheduler
 from shoal.fleet.worker.hosting.controller import Hosting
 from shoal.fleet.worker.own import OwnRoot
@@ -25,8 +26,7 @@ class Runnable(Protocol):
 
 def fleet_hub_loops(client: Client, clock: Clock) -> list[Runnable]:
     """`client` is of the hub's root."""
-    scheduler = Scheduler(client, clock)
-    return [scheduler.bindings, scheduler.capacity, health_loop(client, clock)]
+    return [*Scheduler(client, clock).loops, health_loop(client, clock), *joining_loops(client, clock)]
 
 
 def worker_loops(hub: Client, own: Client, clock: Clock, settings: WorkerSettings) -> list[Runnable]:

@@ -6,11 +6,13 @@ A job's failure and success policies are in `batch_policies`, its status in `bat
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from shoal.kinds.batch import NAME_LABELS, UID_LABELS
 from shoal.kinds.batch_policies import validate_failure_policy, validate_success_policy
 from shoal.kinds.batch_status import validate_job_status
 from shoal.kinds.checks import (
+    IMMUTABLE,
     Object,
     domain_prefixed_path,
     immutable,
@@ -22,6 +24,7 @@ from shoal.kinds.checks import (
 )
 from shoal.kinds.cron import parse
 from shoal.kinds.pod_spec import validate_pod_template
+from shoal.objects.conditions import condition_is
 from shoal.objects.errors import BadRequest, Cause, invalid_value, not_supported, required, too_long
 from shoal.objects.names import is_dns1123_label
 from shoal.objects.selectors import from_label_selector
@@ -36,6 +39,10 @@ _COUNTS = (
 _FIXED = ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy")
 _SCHEDULING = ("nodeSelector", "tolerations", "schedulingGates")
 _zone_part = re.compile(r"[A-Za-z.\-_0-9+]{1,14}").fullmatch
+
+
+def _any_zone(name: str) -> bool:
+    return True
 
 
 def validate_job(obj: Object, old: Object | None) -> list[Cause]:
@@ -151,29 +158,40 @@ def _changes(spec: Object, old: Object) -> list[Cause]:
         said_ = "can only be modified in tandem with spec.parallelism"
         causes.append(invalid_value("spec.completions", completions, said_))
     causes += immutable(spec, before, "spec", "selector")
-    if _fixed_template(spec, before, old) != _fixed_template(before, before, old):
-        causes.append(invalid_value("spec.template", spec["template"], "field is immutable"))
-    return causes + immutable(spec, before, "spec", *_FIXED)
+    return causes + _template_changes(spec, old) + immutable(spec, before, "spec", *_FIXED)
 
 
-def _fixed_template(spec: Object, before: Object, old: Object) -> Object:
-    """What of the template may not change: where pods of a suspended job that never ran go is still open."""
-    template: Object = spec["template"]
-    if not before.get("suspend") or (old.get("status") or {}).get("startTime"):
-        return template
-    pod = {key: value for key, value in template["spec"].items() if key not in _SCHEDULING}
-    affinity = {k: v for k, v in (pod.pop("affinity", None) or {}).items() if k != "nodeAffinity"}
-    return {"spec": pod | ({"affinity": affinity} if affinity else {})}
+def _template_changes(spec: Object, old: Object) -> list[Cause]:
+    if not _stands_still(old):
+        return immutable(spec, old["spec"], "spec", "template")
+    new, before = spec["template"]["spec"], old["spec"]["template"]["spec"]
+    return [] if _fixed(new) == _fixed(before) else [invalid_value("spec.template.spec", new, IMMUTABLE)]
 
 
-def validate_cron_job(obj: Object, old: Object | None) -> list[Cause]:
+def _stands_still(job: Object) -> bool:
+    """Suspended, and no pod is left of the time before."""
+    status = job.get("status") or {}
+    began = bool(status.get("startTime")) and not condition_is(job, "Suspended")
+    return bool(job["spec"].get("suspend")) and not began and not status.get("active")
+
+
+def _fixed(pod: Object) -> Object:
+    """Where pods of a suspended job go, and what they are given, is still open."""
+    fixed = {key: value for key, value in pod.items() if key not in _SCHEDULING}
+    affinity = {k: v for k, v in (fixed.pop("affinity", None) or {}).items() if k != "nodeAffinity"}
+    for field in ("containers", "initContainers"):
+        fixed[field] = [{k: v for k, v in each.items() if k != "resources"} for each in pod.get(field) or ()]
+    return fixed | {"affinity": affinity}
+
+
+def validate_cron_job(obj: Object, old: Object | None, is_zone: Callable[[str], bool] = _any_zone) -> list[Cause]:
     if unchanged(obj, old):
         return []
     spec = obj["spec"]
     causes = _schedule(spec, old) + not_negative(spec, "spec", "startingDeadlineSeconds")
     zone = spec.get("timeZone")
     if zone is not None and (old is None or zone != old["spec"].get("timeZone")):
-        causes += _time_zone(zone, "spec.timeZone")
+        causes += _time_zone(zone, "spec.timeZone", is_zone)
     causes += one_of(spec["concurrencyPolicy"], "spec.concurrencyPolicy", "Allow", "Forbid", "Replace")
     job = spec["jobTemplate"]["spec"]
     causes += _job_spec(job, "spec.jobTemplate.spec")
@@ -208,14 +226,14 @@ def _schedule(spec: Object, old: Object | None) -> list[Cause]:
     return causes
 
 
-def _time_zone(zone: str, path: str) -> list[Cause]:
-    """Its form; whether such a zone exists is seen by whoever has the tables."""
+def _time_zone(zone: str, path: str, is_zone: Callable[[str], bool]) -> list[Cause]:
     if not zone:
         return [invalid_value(path, zone, "timeZone must be nil or non-empty string")]
+    unknown = invalid_value(path, zone, f"unknown time zone {zone}")
     for part in zone.split("/"):
         if part in (".", "..") or part.startswith("-") or not _zone_part(part):
-            return [invalid_value(path, zone, f"unknown time zone {zone}")]
+            return [unknown]
     if zone.lower() == "local":
         said_ = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
-        return [invalid_value(path, zone, said_)]
-    return []
+        return [invalid_value(path, zone, said_), *(() if zone == "Local" else (unknown,))]
+    return [] if is_zone(zone) else [unknown]

@@ -52,6 +52,7 @@ class Builtin:
 _HUB = {
     "v1": {"configmaps", "events", "namespaces", "secrets", "serviceaccounts"},
     "events.k8s.io/v1": {"events"},
+    "certificates.k8s.io/v1": {"certificatesigningrequests"},
     "coordination.k8s.io/v1": {"leases"},
     "rbac.authorization.k8s.io/v1": {"clusterrolebindings", "clusterroles", "rolebindings", "roles"},
     "apiextensions.k8s.io/v1": {"customresourcedefinitions"},

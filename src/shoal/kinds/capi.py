@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from shoal.objects.errors import Cause, invalid_value
+
 Object = dict[str, Any]
 
 GROUP = "cluster.x-k8s.io"
@@ -15,6 +17,7 @@ VERSION = "v1beta2"
 API_VERSION = f"{GROUP}/{VERSION}"
 
 CLUSTER, MACHINE, MACHINE_SET, MACHINE_DEPLOYMENT = "Cluster", "Machine", "MachineSet", "MachineDeployment"
+MACHINE_HEALTH_CHECK = "MachineHealthCheck"
 
 CLUSTER_FINALIZER = "cluster.cluster.x-k8s.io"
 MACHINE_FINALIZER = "machine.cluster.x-k8s.io"
@@ -31,6 +34,15 @@ KARPENTER_MEMBER = "node.cluster.x-k8s.io/karpenter-member"
 
 PAUSED = "cluster.x-k8s.io/paused"
 DELETE_MACHINE = "cluster.x-k8s.io/delete-machine"
+SKIP_REMEDIATION = "cluster.x-k8s.io/skip-remediation"
+REMEDIATE_MACHINE = "cluster.x-k8s.io/remediate-machine"
+EXCLUDE_NODE_DRAINING = "machine.cluster.x-k8s.io/exclude-node-draining"
+EXCLUDE_VOLUME_DETACH = "machine.cluster.x-k8s.io/exclude-wait-for-node-volume-detach"
+POD_DRAIN = "cluster.x-k8s.io/drain"
+"""Label of a Pod: `skip` leaves it on its Node, `wait-completed` waits for its end."""
+LABELS_FROM_SET = "shoal.dev/labels-from-machineset"
+ANNOTATIONS_FROM_SET = "shoal.dev/annotations-from-machineset"
+"""What a Machine has from the template of its MachineSet, so that it can be taken away again."""
 DISABLE_MACHINE_CREATE = "cluster.x-k8s.io/disable-machine-create"
 CLONED_FROM_NAME = "cluster.x-k8s.io/cloned-from-name"
 CLONED_FROM_GROUP_KIND = "cluster.x-k8s.io/cloned-from-groupkind"
@@ -43,6 +55,16 @@ NODE_CLUSTER_NAMESPACE = "cluster.x-k8s.io/cluster-namespace"
 NODE_MACHINE = "cluster.x-k8s.io/machine"
 NODE_OWNER_KIND = "cluster.x-k8s.io/owner-kind"
 NODE_OWNER_NAME = "cluster.x-k8s.io/owner-name"
+LABELS_FROM_MACHINE = "cluster.x-k8s.io/labels-from-machine"
+ANNOTATIONS_FROM_MACHINE = "cluster.x-k8s.io/annotations-from-machine"
+TAINTS_FROM_MACHINE = "cluster.x-k8s.io/taints-from-machine"
+INTERRUPTIBLE = "cluster.x-k8s.io/interruptible"
+"""Label of a Node whose machine may be taken away."""
+OUTDATED_TAINT = {"key": "node.cluster.x-k8s.io/outdated-revision", "effect": "PreferNoSchedule"}
+UNINITIALIZED_TAINT = {"key": "node.cluster.x-k8s.io/uninitialized", "effect": "NoSchedule"}
+
+CONTRACT = API_VERSION
+"""Label of the definition of a provider's kind: its versions that keep the contract, joined by `_`."""
 
 KUBECONFIG_TYPE = "cluster.x-k8s.io/secret"
 KUBECONFIG_KEY = "value"
@@ -50,8 +72,16 @@ KUBECONFIG_KEY = "value"
 TEMPLATE = "Template"
 """What a template's kind ends with."""
 
+_NODE_ANNOTATION_DOMAIN = "node.cluster.x-k8s.io"
 _NODE_LABEL_DOMAINS = ("node-restriction.kubernetes.io", "node.cluster.x-k8s.io")
 _NODE_ROLE = "node-role.kubernetes.io"
+
+
+def refuse_machine_pool(obj: Object, old: Object | None) -> list[Cause]:
+    """The kind is served so that tools that list it find none."""
+    return [
+        invalid_value("", obj["metadata"].get("name", ""), "MachinePools are not supported: use a MachineDeployment")
+    ]
 
 
 def kubeconfig_name(cluster: str) -> str:
@@ -71,7 +101,7 @@ def is_deleting(obj: Mapping[str, Any]) -> bool:
 
 
 def cluster_name(obj: Mapping[str, Any]) -> str:
-    """Of a Machine, MachineSet or MachineDeployment."""
+    """Of whatever names its Cluster: Machine, MachineSet, MachineDeployment, MachineHealthCheck."""
     return str((obj.get("spec") or {}).get("clusterName", ""))
 
 
@@ -116,27 +146,44 @@ def endpoint_of(obj: Mapping[str, Any] | None) -> Object | None:
 
 def node_labels(labels: Mapping[str, str]) -> dict[str, str]:
     """Those labels of a Machine that its Node gets too."""
-    return {key: value for key, value in labels.items() if _is_for_nodes(key.partition("/")[0])}
+    return {key: value for key, value in labels.items() if _is_for_nodes(key)}
 
 
-def _is_for_nodes(domain: str) -> bool:
-    return domain == _NODE_ROLE or any(
-        domain == managed or domain.endswith(f".{managed}") for managed in _NODE_LABEL_DOMAINS
-    )
+def _is_for_nodes(key: str) -> bool:
+    return key.startswith(f"{_NODE_ROLE}/") or any(_is_below(key, domain) for domain in _NODE_LABEL_DOMAINS)
+
+
+def _is_below(key: str, domain: str) -> bool:
+    found = key.partition("/")[0]
+    return found == domain or found.endswith(f".{domain}")
 
 
 def node_annotations(machine: Mapping[str, Any]) -> dict[str, str]:
-    """What a Node says about its Machine."""
+    """What a Node says about its Machine, and what it has from it: by that it is known what to take away later."""
     metadata = machine["metadata"]
-    found = {
+    own = {key: value for key, value in annotations_of(machine).items() if _is_below(key, _NODE_ANNOTATION_DOMAIN)}
+    found = own | {
         CLUSTER_NAME: cluster_name(machine),
         NODE_CLUSTER_NAMESPACE: metadata["namespace"],
         NODE_MACHINE: metadata["name"],
+        LABELS_FROM_MACHINE: ",".join(sorted(node_labels(labels_of(machine)))),
+        ANNOTATIONS_FROM_MACHINE: ",".join(sorted(own)),
     }
+    if machine["spec"].get("taints"):
+        found[TAINTS_FROM_MACHINE] = ",".join(sorted(taint_name(taint) for taint in kept_taints(machine)))
     for reference in owners(machine):
         if reference.get("controller"):
             found |= {NODE_OWNER_KIND: reference["kind"], NODE_OWNER_NAME: reference["name"]}
     return found
+
+
+def kept_taints(machine: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Those that its Node always has; others it only starts with."""
+    return [taint for taint in machine["spec"].get("taints") or () if taint.get("propagation") == "Always"]
+
+
+def taint_name(taint: Mapping[str, Any]) -> str:
+    return f"{taint['key']}:{taint['effect']}"
 
 
 def kubeconfig(name: str, server: str, authority: str, token: str) -> str:

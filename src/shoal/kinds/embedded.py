@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from shoal.kinds.sizes import ARCHITECTURE, DEFAULT, SYSTEM, node_labels
 from shoal.kinds.versions import KUBERNETES
 
 Object = dict[str, Any]
@@ -26,32 +27,20 @@ HOST_UID = "shoal.dev/embeddedcluster-uid"
 """Annotation of a LogicalCluster: the EmbeddedCluster it was made for."""
 SIMULATED = "shoal.dev/simulated"
 """Label of a Node nobody runs containers on."""
-CAPACITY_TYPE = "karpenter.sh/capacity-type"
 
 ADMIN_NAMESPACE = "kube-system"
 ADMIN = "shoal-admin"
 ADMIN_TOKEN = "shoal-admin-token"
 
-ZONE, REGION = "embedded-a", "embedded"
 KUBELET_VERSION = KUBERNETES
 """Of a machine nobody gave one: the version this server speaks."""
-_DEFAULT_CAPACITY = {"cpu": "4", "memory": "16Gi", "pods": "110", "ephemeral-storage": "100Gi"}
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def placement_labels(spec: Mapping[str, Any]) -> dict[str, str]:
     """Labels every Node of such machines has, but for its own name."""
-    return {
-        "node.kubernetes.io/instance-type": spec.get("instanceType") or "default",
-        "topology.kubernetes.io/zone": spec.get("zone") or ZONE,
-        "topology.kubernetes.io/region": spec.get("region") or REGION,
-        CAPACITY_TYPE: spec.get("capacityType") or "on-demand",
-        "kubernetes.io/arch": "amd64",
-        "kubernetes.io/os": "linux",
-        SIMULATED: "true",
-        **(spec.get("labels") or {}),
-    }
+    return {**node_labels(spec), SIMULATED: "true", **(spec.get("labels") or {})}
 
 
 def hosted_name(namespace: str, name: str) -> str:
@@ -128,7 +117,7 @@ def node(
     """The Node of an EmbeddedMachine, before anybody animates it."""
     metadata, spec = machine["metadata"], machine.get("spec") or {}
     namespace, name = metadata["namespace"], metadata["name"]
-    capacity = {key: str(value) for key, value in {**_DEFAULT_CAPACITY, **(spec.get("capacity") or {})}.items()}
+    capacity = {key: str(value) for key, value in {**DEFAULT.capacity, **(spec.get("capacity") or {})}.items()}
     wanted: Object = {"providerID": provider_id(namespace, name)}
     all_taints = _distinct([*(spec.get("taints") or ()), *taints])
     if all_taints:
@@ -161,8 +150,8 @@ def _distinct(taints: Sequence[Mapping[str, str]]) -> list[Object]:
 
 def _node_info(version: str, uid: str) -> Object:
     return {
-        "architecture": "amd64",
-        "operatingSystem": "linux",
+        "architecture": ARCHITECTURE,
+        "operatingSystem": SYSTEM,
         "osImage": "simulated",
         "kernelVersion": "simulated",
         "containerRuntimeVersion": "simulated://1.0.0",

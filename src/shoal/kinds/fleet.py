@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from shoal.kinds import sizes
+
 Object = dict[str, Any]
 
 GROUP = "infrastructure.cluster.x-k8s.io"
@@ -18,6 +20,14 @@ FINALIZER = "infrastructure.cluster.x-k8s.io/managedcluster"
 """Of a ManagedCluster: goes when its Worker says that nothing of it is left."""
 STORE = "shoal.dev/store"
 """On a Worker: the id of the store it is of. Another store is another worker, whatever its name."""
+
+SPREAD_GROUP = "shoal.dev/spread-group"
+"""On a ManagedCluster: those with the same value are spread over Workers and locations; without, a namespace's are."""
+AUTO_WORKER = "shoal.dev/auto-worker"
+"""On a Worker that the scheduler has asked for: a digest of what it is for."""
+AUTO_WORKERS = "auto-workers"
+"""The ConfigMap beside the Workers that says how many of those there may be; without it there are none."""
+WORKER_NAME_LIMIT = 56
 
 PENDING, PROVISIONING, RUNNING, FAILED, TERMINATING = "Pending", "Provisioning", "Running", "Failed", "Terminating"
 LOST = "Lost"
@@ -48,6 +58,18 @@ def worker_of_lease(name: str) -> str:
 
 def kubeconfig_secret(name: str) -> str:
     return f"{name}-kubeconfig"
+
+
+def cluster_of_secret(name: str) -> str:
+    """The ManagedCluster whose kubeconfig a Secret of that name holds; empty: it has another name."""
+    suffix = kubeconfig_secret("")
+    return name.removesuffix(suffix) if name.endswith(suffix) else ""
+
+
+def is_kubeconfig_of(secret: Object, cluster: str) -> bool:
+    """Whether it was made for a ManagedCluster of that name: this one, or an earlier."""
+    owners = secret["metadata"].get("ownerReferences") or ()
+    return any(owner.get("kind") == MANAGED_CLUSTER and owner.get("name") == cluster for owner in owners)
 
 
 def stable_path(namespace: str, name: str) -> str:
@@ -91,6 +113,17 @@ def without_finalizer(obj: Object) -> Object:
     metadata = obj["metadata"]
     kept = [finalizer for finalizer in metadata.get("finalizers") or () if finalizer != FINALIZER]
     return {**obj, "metadata": {**metadata, "finalizers": kept}}
+
+
+def prepare_create(obj: Object) -> None:
+    """Every ManagedCluster has the finalizer from its first moment on: giving it to a Worker is one write then."""
+    if not has_finalizer(obj):
+        obj["metadata"] = with_finalizer(obj)["metadata"]
+
+
+def machines(managed: Object) -> list[tuple[sizes.Size, int]]:
+    """The nodes it asks for by number, by their size; those bought for pending pods are not known beforehand."""
+    return [(sizes.DEFAULT, int(spec_of(managed).get("nodes") or 0))]
 
 
 def errors_now(obj: Object, said: Iterable[tuple[str, str]], now: str) -> list[Object]:

@@ -1,10 +1,12 @@
 """The sizes of simulated machines: what an EmbeddedMachine of each is, and how a MachineDeployment announces it.
 
-The provisioner buys by the annotations, the provider makes nodes of the machines: both come from this table.
+The provisioner buys by the annotations, the provider makes nodes of the machines: both come from this table. The
+schemas of EmbeddedMachines and the stages of simulated nodes repeat the default one, as data.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +36,10 @@ class Size:
     pods: str = "110"
     disk: str = "100Gi"
 
+    @property
+    def capacity(self) -> dict[str, str]:
+        return {"cpu": self.cpu, "memory": self.memory, "pods": self.pods, "ephemeral-storage": self.disk}
+
 
 DEFAULT = Size("default", "4", "16Gi", "0.08")
 """Of the nodes a ManagedCluster asks for by number."""
@@ -48,18 +54,18 @@ def machine_spec(size: Size, *, bought: bool) -> Object:
         "zone": ZONE,
         "capacityType": ON_DEMAND,
         "price": size.price,
-        "capacity": {"cpu": size.cpu, "memory": size.memory, "pods": size.pods, "ephemeral-storage": size.disk},
+        "capacity": size.capacity,
     }
     return {**spec, "taints": [UNREGISTERED]} if bought else spec
 
 
-def node_labels(size: Size) -> dict[str, str]:
-    """Of every node of that size, whichever machine it is."""
+def node_labels(spec: Mapping[str, Any]) -> dict[str, str]:
+    """Of every node of EmbeddedMachines with such a spec, whichever machine it is."""
     return {
-        "node.kubernetes.io/instance-type": size.name,
-        "topology.kubernetes.io/zone": ZONE,
-        "topology.kubernetes.io/region": REGION,
-        "karpenter.sh/capacity-type": ON_DEMAND,
+        "node.kubernetes.io/instance-type": spec.get("instanceType") or DEFAULT.name,
+        "topology.kubernetes.io/zone": spec.get("zone") or ZONE,
+        "topology.kubernetes.io/region": spec.get("region") or REGION,
+        "karpenter.sh/capacity-type": spec.get("capacityType") or ON_DEMAND,
         "kubernetes.io/arch": ARCHITECTURE,
         "kubernetes.io/os": SYSTEM,
     }
@@ -67,11 +73,12 @@ def node_labels(size: Size) -> dict[str, str]:
 
 def announcement(size: Size) -> dict[str, str]:
     """The annotations of a MachineDeployment whose machines have that size."""
+    labels = node_labels(machine_spec(size, bought=False))
     return {
         f"{CAPACITY}cpu": size.cpu,
         f"{CAPACITY}memory": size.memory,
         f"{CAPACITY}maxPods": size.pods,
         f"{CAPACITY}ephemeral-disk": size.disk,
-        f"{CAPACITY}labels": ",".join(f"{key}={value}" for key, value in node_labels(size).items()),
+        f"{CAPACITY}labels": ",".join(f"{key}={value}" for key, value in labels.items()),
         PRICE: size.price,
     }

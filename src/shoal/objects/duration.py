@@ -54,7 +54,8 @@ def _pair(big: int, unit: str, small: int, subunit: str) -> str:
     return f"{big}{unit}{small}{subunit}" if small else f"{big}{unit}"
 
 
-_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+"""Of a duration, in seconds."""
 _piece = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h)")
 
 
@@ -67,4 +68,4 @@ def parse_duration(text: object) -> float | None:
     pieces = _piece.findall(text)
     if "".join(number + unit for number, unit in pieces) != text:
         return None
-    return sum(float(number) * _SECONDS[unit] for number, unit in pieces)
+    return sum(float(number) * UNITS[unit] for number, unit in pieces)

@@ -13,8 +13,8 @@ from shoal.provision.homes import Homes, StoreHomes
 from shoal.provision.lifecycle.controller import Lifecycle
 from shoal.provision.nodepools.controller import NodeClasses, NodePools
 from shoal.provision.provisioning.controller import IDLE_SECONDS, LONGEST_SECONDS, Provisioning
-from shoal.provision.recorder import Recorder
 from shoal.provision.view import View
+from shoal.runtime.recorder import Recorder
 
 
 class Runnable(Protocol):
@@ -33,12 +33,12 @@ def provision_loops(
 ) -> list[Runnable]:
     """`homes` defaults to all hosted clusters of the client's store; `idle` and `longest` bound a batch of pods."""
     homes = homes or StoreHomes(client)
-    view, recorder = View(homes, clock), Recorder(homes, clock)
+    view, recorder = View(homes, clock), Recorder(homes.client, clock)
     provider = ClusterAPI(homes, view, clock)
     provisioning = Provisioning(homes, view, provider, recorder, clock, idle, longest)
+    provisioning.loop.sources.append(recorder.run)
     return [
         view,
-        recorder,
         Settling(provider, homes, view, clock).loop,
         NodeClasses(homes, view, provider, clock).loop,
         NodePools(homes, view, clock).loop,

@@ -9,6 +9,10 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, Generic, Protocol, TypeVar
 
+from shoal.client.reflector import Key
+from shoal.client.requests import Client, Kind
+from shoal.objects.errors import NotFound
+
 Object = dict[str, Any]
 K = TypeVar("K", bound=Hashable)
 
@@ -42,3 +46,22 @@ class OwnWrites(Generic[K]):
 
     def forget(self, key: K) -> None:
         self._written.pop(key, None)
+
+
+class OwnStatuses(OwnWrites[Key]):
+    """Those a loop writes, of all objects of a kind."""
+
+    def __init__(self, client: Client, kind: Kind, view: View) -> None:
+        super().__init__(view)
+        self._client, self._kind = client, kind
+
+    async def write(self, key: Key, obj: Object, status: Object) -> Object | None:
+        """The object as it is then; None: it is gone. What it says already is not written."""
+        if status == (obj.get("status") or {}):
+            return obj
+        try:
+            written = await self._client.at(key[0]).update(self._kind, {**obj, "status": status}, "status")
+        except NotFound:
+            return None
+        self.wrote(key, written)
+        return written

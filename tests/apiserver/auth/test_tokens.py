@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.apiserver.tokens import MAX_TOKEN, TokenSigner, _sign, signing_key
+from shoal.apiserver.tokens import MAX_TOKEN, TokenSigner, signing_key
 from shoal.objects.errors import BadRequest, ShoalError, Unauthorized
 from tests.apiserver.auth.accounts import BOT, Accounts, new_key
 
@@ -153,16 +153,16 @@ def malformed() -> dict[str, str]:
 
     def with_header(**changes: Any) -> str:
         data = f"{b64(orjson.dumps({'alg': 'ES256', 'kid': kid, **changes}))}.{claims}"
-        return f"{data}.{b64(_sign(accounts.signer._key, data.encode()))}"
+        return f"{data}.{b64(accounts.signer._key.sign(data.encode()))}"
 
     def resigned(changes: dict[str, Any], key: int = 0, drop: str = "") -> str:
         body = {k: v for k, v in {**payload, **changes}.items() if k != drop}
         data = f"{header}.{b64(orjson.dumps(body))}"
-        return f"{data}.{b64(_sign(TokenSigner(new_key(key))._key, data.encode()))}"
+        return f"{data}.{b64(TokenSigner(new_key(key))._key.sign(data.encode()))}"
 
     def raw(body: bytes) -> str:
         data = f"{header}.{b64(body)}"
-        return f"{data}.{b64(_sign(accounts.signer._key, data.encode()))}"
+        return f"{data}.{b64(accounts.signer._key.sign(data.encode()))}"
 
     def private(**changes: Any) -> dict[str, Any]:
         return {"kubernetes.io": {**payload["kubernetes.io"], **changes}}

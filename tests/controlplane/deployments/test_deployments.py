@@ -30,6 +30,7 @@ from tests.controlplane.world import world
 from tests.serving import Cluster, Server, fresh_cluster
 
 WEB = f"{DEPLOYMENTS}/web"
+EVENTS = "/api/v1/namespaces/default/events"
 
 
 @pytest.fixture
@@ -81,6 +82,45 @@ def test_a_deployment_runs(cluster: Cluster) -> None:
     assert condition(found, "Progressing")["message"] == (
         f'ReplicaSet "{one["metadata"]["name"]}" has successfully progressed.'
     )
+
+
+def test_it_tells_how_its_replica_sets_grow_and_shrink(cluster: Cluster) -> None:
+    cluster.post(DEPLOYMENTS, deployment(1)).ok()
+    rolled(cluster, 1)
+    set_image(cluster, "web:2")
+    rolled(cluster, 1)
+    cluster.patch(WEB, {"spec": {"replicas": 3}}).ok()
+    rolled(cluster, 3)
+    first, second = (sets(cluster)[image]["metadata"]["name"] for image in ("web:1", "web:2"))
+    wanted = [
+        f"Scaled up replica set {first} from 0 to 1",
+        f"Scaled up replica set {second} from 0 to 1",
+        f"Scaled down replica set {first} from 1 to 0",
+        f"Scaled up replica set {second} from 1 to 3",
+    ]
+    where = f"{EVENTS}?fieldSelector=involvedObject.kind=Deployment,involvedObject.name=web"
+
+    def told() -> list[Object]:
+        found: list[Object] = cluster.get(where).ok()["items"]
+        return found
+
+    cluster.eventually(lambda: [one["message"] for one in told()] == wanted)
+    who = {(one["type"], one["reason"], one["source"]["component"], one["reportingComponent"]) for one in told()}
+    assert who == {("Normal", "ScalingReplicaSet", "deployment-controller", "deployment-controller")}
+
+
+def test_a_replica_set_that_is_refused_is_told_of(cluster: Cluster) -> None:
+    hard = {"hard": {"count/replicasets.apps": "0"}}
+    cluster.post("/api/v1/namespaces/default/resourcequotas", {"metadata": {"name": "none"}, "spec": hard}).ok()
+    cluster.post(DEPLOYMENTS, deployment(1)).ok()
+    where = f"{EVENTS}?fieldSelector=reason=ReplicaSetCreateError,type=Warning,involvedObject.name=web"
+
+    def told() -> str:
+        return next((one["message"] for one in cluster.get(where).ok()["items"]), "")
+
+    cluster.eventually(lambda: told())
+    name = set_name("web", template_hash(cluster.get(WEB).ok()["spec"]["template"], None))
+    assert told().startswith(f'Failed to create new replica set "{name}": replicasets.apps "{name}" is forbidden: ')
 
 
 def test_a_rollout_keeps_its_bounds_and_can_be_undone(cluster: Cluster) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from shoal.clock import rfc3339
-from shoal.controlplane.nodes.commands import FOREVER, pod_ending
+from shoal.controlplane.nodes.commands import pod_ending
 from shoal.controlplane.nodes.decide import Decision, decide_pod
+from shoal.controlplane.nodes.shell.run import FOREVER
 from shoal.controlplane.nodes.stages import default_stages
 from tests.controlplane.nodes.samples import NOW, pod, ready_node
 
@@ -45,8 +46,8 @@ def test_plain_commands_are_understood(words: list[str], seconds: float, code: i
     "words",
     [
         ["nginx"], ["sleep"], ["sleep", "1", "2"], ["sleep", "x"], ["sleep", "-1"], ["exit", "1"], ["sh"],
-        ["sh", "-c", ""], ["sh", "-c", "exit $(expr 1 % 2)"], ["sh", "-c", "if true; then exit 1; fi"],
-        ["sh", "-c", "sleep 5 &"], ["sh", "-c", "sleep 5 || exit 1"], ["sh", "-c", "exit 1 'unfinished"],
+        ["sh", "-c", ""], ["sh", "-c", "exit $RANDOM"], ["sh", "-c", "if true; then exit 1"],
+        ["sh", "-c", "sleep 5 &"], ["sh", "-c", "sleep 5 | cat"], ["sh", "-c", "exit 1 'unfinished"],
         ["sh", "-c", "echo $HOME; exit 1"], ["sh", "-c", "sleep 1 > /dev/null"], ["sh", "-c", "exit 256"],
         ["sh", "-x", "sleep 1"],
     ],
@@ -55,8 +56,11 @@ def test_nothing_is_guessed_about_others(words: list[str]) -> None:
     assert pod_ending(running(*words)) is None
 
 
-def test_only_a_single_container_that_is_not_always_restarted_is_asked() -> None:
-    assert pod_ending(running("true", policy="Always")) is None
+def test_only_a_single_container_is_asked_and_of_those_always_restarted_what_ends() -> None:
+    restarted = pod_ending(running("false", policy="Always"))
+    assert restarted is not None
+    assert restarted.code == 1
+    assert pod_ending(running("sleep", "infinity", policy="Always")) is None
     two = running("true")
     two["spec"]["containers"].append({"name": "d", "image": "x", "command": ["true"]})
     assert pod_ending(two) is None
@@ -71,7 +75,8 @@ def test_only_a_single_container_that_is_not_always_restarted_is_asked() -> None
 
 
 def on(obj: Object, now: float = NOW) -> Decision:
-    return decide_pod(obj, ready_node(), default_stages(), address="10.128.0.7", now=now, stamp=rfc3339(now))
+    ending, stages = pod_ending(obj), default_stages()
+    return decide_pod(obj, ready_node(), stages, ending=ending, address="10.128.0.7", now=now, stamp=rfc3339(now))
 
 
 def after(obj: Object, now: float = NOW) -> Object:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from shoal.clock import rfc3339
+from shoal.controlplane.nodes.commands import pod_ending
 from shoal.controlplane.nodes.decide import Decision, decide_node, decide_pod
 from shoal.controlplane.nodes.stages import default_stages
 from shoal.objects.conditions import get_condition
@@ -18,7 +19,8 @@ ADDRESS = "10.128.0.7"
 
 
 def on(obj: Object, now: float = NOW, home: Object | None = None) -> Decision:
-    return decide_pod(obj, home or ready_node(), STAGES, address=ADDRESS, now=now, stamp=rfc3339(now))
+    ending, stamp = pod_ending(obj), rfc3339(now)
+    return decide_pod(obj, home or ready_node(), STAGES, ending=ending, address=ADDRESS, now=now, stamp=stamp)
 
 
 def of(obj: Object, now: float = NOW) -> Decision:
@@ -313,6 +315,17 @@ def test_an_image_that_cannot_be_pulled_until_it_can() -> None:
     assert on(stuck, NOW + 60) == Decision("cannot-pull")
     stuck["metadata"]["annotations"] = {}
     assert after(stuck, NOW + 60)["status"]["containerStatuses"][0]["restartCount"] == 0
+
+
+@pytest.mark.parametrize("image", ["foo:non-existent", "registry.example.com:5000/web/server:404"])
+def test_some_images_nobody_has(image: str) -> None:
+    mine = pod()
+    mine["spec"]["containers"][0]["image"] = image
+    stuck = after(mine)
+    assert stuck["status"]["phase"] == "Pending"
+    assert state(stuck)["waiting"]["reason"] == "ImagePullBackOff"
+    stuck["spec"]["containers"][0]["image"] = "registry.example.com:404/web/server"
+    assert after(stuck)["status"]["phase"] == "Running"
 
 
 def test_a_pod_that_never_gets_ready() -> None:

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from shoal.clock import rfc3339
+from shoal.controlplane.nodes.commands import pod_ending
 from shoal.controlplane.nodes.decide import Decision, decide_pod
 from shoal.controlplane.nodes.stages import default_stages
 from shoal.controlplane.nodes.telling import happenings
-from shoal.controlplane.recorder import EVENTS
+from shoal.runtime.recorder import EVENTS
 from tests.controlplane.nodes.samples import NOW, pod, ready_node
 from tests.controlplane.nodes.test_nodes_running import create, node, node_is, pod_is
 from tests.controlplane.nodes.test_nodes_running import pod as bound_pod
@@ -21,7 +22,8 @@ Object = dict[str, Any]
 
 
 def step(obj: Object, now: float = NOW) -> tuple[Object, list[tuple[str, str, str]]]:
-    decision = decide_pod(obj, ready_node(), default_stages(), address="10.0.0.1", now=now, stamp=rfc3339(now))
+    ending, stages = pod_ending(obj), default_stages()
+    decision = decide_pod(obj, ready_node(), stages, ending=ending, address="10.0.0.1", now=now, stamp=rfc3339(now))
     told = [(each.field, each.reason, each.message) for each in happenings(obj, decision)]
     return {**obj, "status": decision.status or obj["status"]}, told
 

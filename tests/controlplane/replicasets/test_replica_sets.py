@@ -95,7 +95,7 @@ def test_a_pod_on_its_way_out_is_replaced_and_not_counted(cluster: Cluster) -> N
     cluster.delete(f"{PODS}/{going}").ok()
     cluster.eventually(lambda: len(pods(cluster)) == 3)
     cluster.eventually(lambda: status_of(cluster, WEB).get("terminatingReplicas") == 1)
-    assert status_of(cluster, WEB)["replicas"] == 2
+    cluster.eventually(lambda: status_of(cluster, WEB)["replicas"] == 2)
     cluster.patch(f"{PODS}/{going}", {"metadata": {"finalizers": None}}).ok()
     cluster.eventually(lambda: status_of(cluster, WEB).get("terminatingReplicas") == 0)
     assert len(pods(cluster)) == 2
@@ -121,7 +121,7 @@ def test_orphans_are_taken_over_and_strangers_let_go(cluster: Cluster) -> None:
     cluster.patch(f"{PODS}/orphan", {"metadata": {"labels": {"app": "mine"}}}).ok()
     cluster.eventually(lambda: "ownerReferences" not in cluster.get(f"{PODS}/orphan").ok()["metadata"])
     cluster.eventually(lambda: len(pods(cluster)) == 3)
-    assert status_of(cluster, WEB)["replicas"] == 2
+    cluster.eventually(lambda: status_of(cluster, WEB)["replicas"] == 2)
 
     cluster.patch(f"{PODS}/orphan", {"metadata": {"labels": {"app": "web"}}}).ok()
     has(cluster, 2)

@@ -157,6 +157,17 @@ def free(size: str, zone: str) -> Object:
     return made
 
 
+def test_what_was_known_of_volumes_goes_with_the_last_pod_that_waits() -> None:
+    there, _ = home(node("a"))
+    there.see_claim(CLAIM, claim("v"))
+    there.see_volume("v", volume())
+    there.see_pod(KEY, seen(with_claim()))
+    assert [bind.node for bind in there.choose(10)] == ["a"]
+    there.see_claim(CLAIM, claim("v", deletionTimestamp="2026-01-01T00:00:00Z"))
+    there.see_pod(("default", "q"), seen(with_claim()))
+    assert message(there) == '0/1 nodes are available: persistentvolumeclaim "data" is being deleted.'
+
+
 def test_a_class_provides_in_some_zones_only() -> None:
     there, _ = home(node("a", labels={ZONE: "x"}), node("b", labels={ZONE: "y"}))
     there.see_claim(CLAIM, claim())

@@ -103,8 +103,9 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
         "east-admin": east,
         "jane": User("jane", (), cluster=east.cluster),
     }
+    routes = hub_routes(tunnels, tmp_path / "hub" / "pki" / "ca.crt")
     async with (
-        server(tmp_path / "hub", tokens=hub_tokens, routes=hub_routes(tunnels)) as hub,
+        server(tmp_path / "hub", tokens=hub_tokens, routes=routes) as hub,
         server(tmp_path / "worker", tokens=worker_tokens) as worker,
     ):
         made = Fleet(hub, worker, tunnels)

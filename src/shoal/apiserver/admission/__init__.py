@@ -20,6 +20,7 @@ from shoal.apiserver.admission import (
     quotas,
     roles,
     volumes,
+    workers,
 )
 from shoal.apiserver.core import Call, Core
 
@@ -29,6 +30,7 @@ Object = dict[str, Any]
 def admit(core: Core, call: Call, new: Object, old: Object | None) -> None:
     """`old` is None for a creation."""
     clusters.admit_creation(call, new, old)
+    workers.admit(core, call, new, old)
     namespaces.admit(core, call, new, old)
     definitions.admit_instance(call, new, old)
     group, plural = call.resource.group, call.resource.plural
@@ -68,6 +70,7 @@ def complete(core: Core, call: Call, new: Object) -> None:
 
 def admit_delete(core: Core, call: Call, old: Object) -> None:
     group, plural = call.resource.group, call.resource.plural
+    workers.admit_delete(core, call, old)
     if (group, plural) == ("", "namespaces"):
         namespaces.admit_delete(call)
     elif (group, plural) == clusters.RESOURCE:

@@ -6,7 +6,7 @@ generation changes, so that the usual answer is one dict lookup. No I/O, no wait
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -48,6 +48,8 @@ class Attributes(NamedTuple):
     namespace: str = ""
     name: str = ""
     path: str = ""
+    fields: str = ""
+    """The field selector of a list or watch; RBAC does not look at it."""
 
 
 class Decision(NamedTuple):
@@ -82,20 +84,29 @@ class _Verdict(NamedTuple):
     otherwise: Decision
 
 
+Opinion = Callable[[User, Attributes], Decision | None]
+"""Of an authorizer that knows some users only: None of all others."""
+
+
 class Authorizer:
-    def __init__(self, source: RoleSource) -> None:
+    def __init__(self, source: RoleSource, beside: Opinion | None = None) -> None:
+        """What `beside` allows is allowed; what it refuses, RBAC may still allow."""
         self._source = source
+        self._beside = beside
         self._verdicts: dict[str, dict[tuple[object, ...], _Verdict]] = {}
         self._held: dict[str, dict[tuple[object, ...], Held]] = {}
         """Both by cluster; `_decisions` and `_rule_sets` count them over all."""
         self._decisions = self._rule_sets = 0
 
     def authorize(self, user: User, attributes: Attributes) -> Decision:
-        cluster, verb, group, _, resource, subresource, namespace, name, path = attributes
+        cluster, verb, group, _, resource, subresource, namespace, name, path, _ = attributes
         if user.cluster != cluster and not user.crosses_clusters:
             return _STRANGER
         if user.privileged:
             return _ALLOWED
+        said = self._beside(user, attributes) if self._beside is not None else None
+        if said is not None and said.allowed:
+            return said
         key = (user.subject, verb, group, resource, subresource, namespace, "" if resource else path)
         known = self._verdicts.get(cluster)
         verdict = known.get(key) if known is not None else None
@@ -107,7 +118,8 @@ class Authorizer:
                 self._verdicts.clear()
                 self._decisions = 1
             self._verdicts.setdefault(cluster, {})[key] = verdict
-        return verdict.named.get(name, verdict.otherwise)
+        decision = verdict.named.get(name, verdict.otherwise)
+        return decision if decision.allowed or said is None else said
 
     def forget(self, cluster: str) -> None:
         """What was decided there; it can be decided again."""
@@ -145,7 +157,7 @@ class Authorizer:
         return role.get("rules") or ()
 
     def _judge(self, user: User, attributes: Attributes) -> _Verdict:
-        _, verb, group, _, resource, subresource, namespace, _, path = attributes
+        _, verb, group, _, resource, subresource, namespace, _, path, _ = attributes
         held = self.held(user, attributes.cluster, namespace)
         named: dict[str, Decision] = {}
         for rule, source in held.rules:
@@ -189,7 +201,7 @@ _STRANGER = Decision(False, "the user belongs to another cluster")
 
 def forbidden(user: User, attributes: Attributes, reason: str = "") -> Forbidden:
     """The 403 of a request that was not allowed."""
-    _, verb, group, _, resource, subresource, namespace, name, path = attributes
+    _, verb, group, _, resource, subresource, namespace, name, path, _ = attributes
     who = f"User {quoted(user.name)} cannot {verb}"
     if path and not resource:
         said = f"{who} path {quoted(path)}"

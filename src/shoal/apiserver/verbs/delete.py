@@ -94,15 +94,15 @@ def _options(call: Call) -> DeleteOptions:
 async def delete_entry(core: Core, call: Call, entry: Entry, options: DeleteOptions) -> bytes | None:
     """The marked object's bytes when something still has to happen to it, or could have; None when it is gone."""
     while True:
-        old = served_object(call.resource, entry)
-        _check_preconditions(call, entry, old, options)
-        admit_delete(core, call, old)
-        new: Object = orjson.loads(orjson.dumps(old))
+        new = served_object(call.resource, entry)
+        _check_preconditions(call, entry, new, options)
+        admit_delete(core, call, new)
+        finalizers = list(new["metadata"].get("finalizers") or ())
         call.resource.rules.prepare_delete(new, rfc3339(core.clock.now()))
         propagate(new, options.policy, (call.resource.group, call.resource.plural))
         begun = begin_deletion(call.resource.rules, new, options.grace, core.clock.now())
         if _must_wait(new):
-            if not begun and new["metadata"].get("finalizers") == old["metadata"].get("finalizers"):
+            if not begun and (new["metadata"].get("finalizers") or []) == finalizers:
                 return served(call.resource, entry)
             value = stored_value(call, new)
             if options.dry_run:

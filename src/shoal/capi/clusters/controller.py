@@ -8,9 +8,8 @@ from typing import Any
 from shoal.capi.clusters.decide import Decision, Snapshot, decide
 from shoal.capi.resources import Name, Resources, name_of
 from shoal.clock import Clock, rfc3339
-from shoal.kinds import embedded
 from shoal.kinds.capi import cluster_name
-from shoal.runtime.loop import Loop
+from shoal.runtime.loop import Later, Loop
 
 Object = dict[str, Any]
 
@@ -21,18 +20,19 @@ class ClusterLoop:
     def __init__(self, resources: Resources, clock: Clock) -> None:
         self._resources, self._clock = resources, clock
         self.loop: Loop[Name] = Loop("capi-clusters", clock, self.reconcile)
-        resources.clusters.listen(lambda obj: self.loop.queue.add(name_of(obj)))
-        resources.embedded_clusters.listen(self._infrastructure)
+        resources.follow(resources.clusters, self.loop.queue)
+        resources.listen_to_provided(self._provided)
+        resources.foreign.listen(self._provided)
         for view in (resources.deployments, resources.sets, resources.machines):
             view.listen(self._descendant)
 
-    def _infrastructure(self, obj: Object) -> None:
+    def _provided(self, obj: Object) -> None:
         namespace, name = name_of(obj)
-        for cluster in self._resources.clusters.by("reference", (embedded.CLUSTER, namespace, name)):
+        for cluster in self._resources.clusters.by("reference", (obj["kind"], namespace, name)):
             self.loop.queue.add(name_of(cluster))
 
     def _descendant(self, obj: Object) -> None:
-        self.loop.queue.add((obj["metadata"]["namespace"], cluster_name(obj)))
+        self._resources.quiet.add(self.loop.queue, (obj["metadata"]["namespace"], cluster_name(obj)))
 
     async def reconcile(self, key: Name) -> None:
         await self._resources.listed()
@@ -49,17 +49,20 @@ class ClusterLoop:
     def _look(self, cluster: Object) -> Snapshot:
         resources, spec = self._resources, cluster.get("spec") or {}
         key = name_of(cluster)
-        infrastructure = resources.referenced(key[0], spec.get("infrastructureRef"))
-        control_plane = None
-        if spec.get("controlPlaneRef") != spec.get("infrastructureRef"):
-            control_plane = resources.referenced(key[0], spec.get("controlPlaneRef"))
+        infrastructure, control_plane = spec.get("infrastructureRef"), spec.get("controlPlaneRef")
+        for reference in (infrastructure, control_plane):
+            if reference is not None and not resources.knows(reference):
+                raise Later(f"nobody knows yet whether there is {reference['kind']} {reference['name']}")
         return Snapshot(
             cluster=cluster,
-            infrastructure=infrastructure,
-            control_plane=control_plane,
+            infrastructure=resources.referenced_anywhere(key[0], infrastructure),
+            control_plane=(
+                resources.referenced_anywhere(key[0], control_plane) if control_plane != infrastructure else None
+            ),
             deployments=resources.deployments.by("cluster", key),
             sets=resources.sets.by("cluster", key),
             machines=resources.machines.by("cluster", key),
+            is_reached=resources.is_reached(cluster),
         )
 
     async def _act(self, seen: Snapshot, decision: Decision) -> None:
@@ -70,7 +73,7 @@ class ClusterLoop:
         ):
             if obj is not None and patch is not None:
                 await resources.of(obj).patch(obj, patch)
-        if decision.status is not None:
+        if decision.status is not None and not resources.can_wait(self.loop.queue, seen.cluster, decision.status):
             await resources.clusters.update_status(decision.status)
         for obj in decision.delete:
             await resources.of(obj).delete(obj)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shoal.capi.clusters.status import cluster_status
+from shoal.capi.clusters.status import Facts, cluster_status
 from shoal.capi.conditions import only, paused_condition
 from shoal.capi.writing import claimed, released
 from shoal.kinds.capi import (
@@ -36,6 +36,8 @@ class Snapshot:
     deployments: Sequence[Object]
     sets: Sequence[Object]
     machines: Sequence[Object]
+    is_reached: bool | None = None
+    """Whether the cluster answers; None: nobody here can tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,8 @@ def decide(seen: Snapshot, now: str) -> Decision:
 def _endpoint(seen: Snapshot) -> Object | None:
     if initialization(seen.infrastructure, "provisioned") and endpoint_of(seen.infrastructure):
         return endpoint_of(seen.infrastructure)
-    return endpoint_of(seen.control_plane)
+    initialized = initialization(seen.control_plane, "controlPlaneInitialized")
+    return endpoint_of(seen.control_plane) if initialized else None
 
 
 def _claim(obj: Object | None, cluster: Object) -> Object | None:
@@ -95,7 +98,9 @@ def _deletion(seen: Snapshot, now: str) -> Decision:
     for reason, what, objects in stages:
         left = [obj for obj in objects if obj is not None]
         if left:
-            status = _status(seen, reason, f"* {what}: {_names(left)}", now)
+            workers = reason == "WaitingForWorkersDeletion"
+            message = f"* {what}: {_names(left)}" if workers else f"Waiting for {what} to be deleted"
+            status = _status(seen, reason, message, now)
             going = tuple(obj for obj in left if not is_deleting(obj))
             return Decision(delete=going, status=_changed(cluster, status))
     return Decision(patch=released(cluster, CLUSTER_FINALIZER))
@@ -110,16 +115,17 @@ def _names(objects: Sequence[Object]) -> str:
 
 
 def _status(seen: Snapshot, reason: str, message: str, now: str) -> Object:
-    return cluster_status(
-        seen.cluster,
+    spec = seen.cluster.get("spec") or {}
+    elsewhere = spec.get("controlPlaneRef") and spec["controlPlaneRef"] != spec.get("infrastructureRef")
+    facts = Facts(
         infrastructure=seen.infrastructure,
-        control_plane=seen.control_plane or seen.infrastructure,
+        control_plane=seen.control_plane if elsewhere else seen.infrastructure,
         deployments=seen.deployments,
         sets=seen.sets,
         machines=seen.machines,
-        deleting=(reason, message),
-        now=now,
+        is_reached=seen.is_reached,
     )
+    return cluster_status(seen.cluster, facts, (reason, message), now)
 
 
 def _changed(cluster: Object, new: Object) -> Object | None:

@@ -8,7 +8,7 @@ from typing import Any
 from shoal.capi.machinedeployments.decide import Decision, Snapshot, decide
 from shoal.capi.resources import Changes, Name, Resources, name_of, standing
 from shoal.clock import Clock, rfc3339
-from shoal.kinds.capi import DEPLOYMENT_NAME, MACHINE_DEPLOYMENT, controller_uid, labels_of, owner_of
+from shoal.kinds.capi import DEPLOYMENT_NAME, MACHINE_DEPLOYMENT, cluster_name, controller_uid, labels_of, owner_of
 from shoal.objects.errors import AlreadyExists, Conflict
 from shoal.runtime.loop import Loop
 
@@ -22,14 +22,20 @@ class MachineDeploymentLoop:
         self._resources, self._clock = resources, clock
         self.loop: Loop[Name] = Loop("capi-machinedeployments", clock, self.reconcile)
         self._clusters = Changes(standing)
-        resources.deployments.listen(lambda obj: self.loop.queue.add(name_of(obj)))
-        resources.sets.listen(lambda obj: self._belongs(obj, owner_of(obj, MACHINE_DEPLOYMENT)))
+        resources.follow(resources.deployments, self.loop.queue)
+        resources.sets.listen(self._set)
         resources.machines.listen(lambda obj: self._belongs(obj, labels_of(obj).get(DEPLOYMENT_NAME, "")))
         resources.clusters.listen(self._cluster)
 
+    def _set(self, obj: Object) -> None:
+        self._belongs(obj, owner_of(obj, MACHINE_DEPLOYMENT))
+        if not controller_uid(obj):
+            for each in self._resources.deployments.by("cluster", (obj["metadata"]["namespace"], cluster_name(obj))):
+                self.loop.queue.add(name_of(each))
+
     def _belongs(self, obj: Object, deployment: str) -> None:
         if deployment:
-            self.loop.queue.add((obj["metadata"]["namespace"], deployment))
+            self._resources.quiet.add(self.loop.queue, (obj["metadata"]["namespace"], deployment))
 
     def _cluster(self, obj: Object) -> None:
         if self._clusters.matter(obj):
@@ -58,6 +64,7 @@ class MachineDeploymentLoop:
             cluster=resources.clusters.get(namespace, deployment["spec"]["clusterName"]),
             sets=sets,
             machines=[machine for each in sets for machine in resources.machines.by("owner", each["metadata"]["uid"])],
+            orphans=resources.orphans(resources.sets, deployment),
             has_template=resources.referenced(namespace, reference) is not None,
         )
 
@@ -73,7 +80,7 @@ class MachineDeploymentLoop:
             await resources.sets.patch(machine_set, patch)
         for machine_set in decision.delete:
             await resources.sets.delete(machine_set)
-        if decision.status is not None:
+        if decision.status is not None and not resources.can_wait(self.loop.queue, seen.deployment, decision.status):
             await resources.deployments.update_status(decision.status)
 
     async def _create(self, seen: Snapshot, machine_set: Object) -> None:

@@ -7,20 +7,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from shoal.capi.conditions import only, paused_condition
-from shoal.capi.machinedeployments.rollout import Limits, Set, limits_of, plan
+from shoal.capi.machinedeployments.rollout import Set, limits_of, plan, scale_only
 from shoal.capi.machinedeployments.sets import in_place, new_set, revision_of
 from shoal.capi.machinedeployments.status import is_complete, machine_deployment_status
+from shoal.capi.replicas import selector
 from shoal.capi.templates import differences, expired
 from shoal.capi.writing import claimed, released
 from shoal.kinds.capi import (
     API_VERSION,
     CLUSTER,
     CLUSTER_NAME,
+    DEPLOYMENT_NAME,
+    MACHINE_DEPLOYMENT,
     MACHINE_DEPLOYMENT_FINALIZER,
     REVISION,
     annotations_of,
     is_deleting,
     is_paused,
+    labels_of,
     owner_reference,
 )
 from shoal.objects.duration import parse_time
@@ -37,6 +41,8 @@ class Snapshot:
     machines: Sequence[Object] = ()
     """Those of its MachineSets."""
     has_template: bool = True
+    orphans: Sequence[Object] = ()
+    """MachineSets of its Cluster that nobody controls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +71,9 @@ def decide(seen: Snapshot, now: float, stamp: str) -> Decision:
         return Decision(delete=going, status=_status(seen, stamp))
     if seen.cluster is None:
         return Decision()  # it comes back with its Cluster
+    adopted = _adopted(seen)
+    if adopted:
+        return Decision(update=adopted)  # then it has them, and looks anew
     current, old = newest(deployment, seen.sets, now)
     create = None
     if current is None and not deployment["spec"].get("paused"):
@@ -81,6 +90,14 @@ def decide(seen: Snapshot, now: float, stamp: str) -> Decision:
         status=_status(seen, stamp),
         again=_rollout_time(deployment, now),
     )
+
+
+def _adopted(seen: Snapshot) -> tuple[tuple[Object, Object], ...]:
+    deployment = seen.deployment
+    wanted = selector(deployment["spec"].get("selector"), {DEPLOYMENT_NAME: deployment["metadata"]["name"]})
+    owner = owner_reference(deployment, API_VERSION, MACHINE_DEPLOYMENT, controller=True)
+    found = [each for each in seen.orphans if not is_deleting(each) and wanted.matches(labels_of(each))]
+    return tuple((each, patch) for each in found if (patch := claimed(each, owner=owner)) is not None)
 
 
 def newest(deployment: Object, sets: Sequence[Object], now: float) -> tuple[Object | None, list[Object]]:
@@ -100,19 +117,11 @@ def newest(deployment: Object, sets: Sequence[Object], now: float) -> tuple[Obje
 
 def _intents(deployment: Object, current: Object | None, old: Sequence[Object]) -> dict[str, int]:
     limits = limits_of(deployment["spec"])
+    olds = [_numbers(each) for each in old]
     if deployment["spec"].get("paused"):
-        return _scale_only(limits, current, old)
+        return scale_only(limits, _numbers(current) if current is not None else None, olds)
     assert current is not None
-    return plan(limits, _numbers(current), [_numbers(each) for each in old])
-
-
-def _scale_only(limits: Limits, current: Object | None, old: Sequence[Object]) -> dict[str, int]:
-    """Paused: no rollout begins or goes on; a number that one MachineSet alone has to bear still reaches it."""
-    active = [each for each in (*old, *([current] if current else ())) if each["spec"].get("replicas")]
-    bearer = active[0] if len(active) == 1 else current if not active else None
-    if bearer is None or bearer["spec"].get("replicas") == limits.replicas:
-        return {}
-    return {bearer["metadata"]["name"]: limits.replicas}
+    return plan(limits, _numbers(current), olds)
 
 
 def _numbers(machine_set: Mapping[str, Any]) -> Set:

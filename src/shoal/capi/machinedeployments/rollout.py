@@ -142,3 +142,22 @@ def _follow_deletions(limits: Limits, new: Set, old: Sequence[Set]) -> dict[str,
             found[each.name] = replicas - down
             surplus -= down
     return found
+
+
+def scale_only(limits: Limits, new: Set | None, old: Sequence[Set]) -> dict[str, int]:
+    """Paused: no rollout begins or goes on. A new number reaches the one MachineSet there is, or is divided over those
+    that have Machines, as they have them."""
+    active = [each for each in (*old, *([new] if new is not None else [])) if each.replicas]
+    if len(active) < 2:
+        bearer = active[0] if active else new
+        return {bearer.name: limits.replicas} if bearer is not None and bearer.replicas != limits.replicas else {}
+    if limits.on_delete:
+        return {}
+    total = sum(each.replicas for each in active)
+    wanted = limits.replicas + limits.surge if limits.replicas else 0
+    shares = {each.name: each.replicas * wanted // total for each in active}
+    # What division leaves goes to the largest, of those the newest, which is the last.
+    largest = sorted(active, key=lambda each: each.replicas)[::-1]
+    for each in largest[: wanted - sum(shares.values())]:
+        shares[each.name] += 1
+    return {each.name: shares[each.name] for each in active if shares[each.name] != each.replicas}

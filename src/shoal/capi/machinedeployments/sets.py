@@ -67,17 +67,28 @@ def in_place(deployment: Object, machine_set: Object, *, is_current: bool, other
         annotations[REVISION] = str(_newest_revision(machine_set, others))
     elif ((deployment["spec"].get("rollout") or {}).get("strategy") or {}).get("type") == "OnDelete":
         annotations[DISABLE_MACHINE_CREATE] = "true"
+    has = machine_set["spec"]["template"].get("metadata") or {}
+    labels = _without(has.get("labels"), set_labels(deployment, unique))
+    metadata = _template_metadata(deployment, unique)
     wanted: Object = {
-        "metadata": {"labels": set_labels(deployment, unique), "annotations": annotations},
+        "metadata": {"labels": labels, "annotations": annotations},
         "spec": {
             "template": {
-                "metadata": _template_metadata(deployment, unique),
+                "metadata": {
+                    "labels": labels,
+                    "annotations": _without(has.get("annotations"), metadata.get("annotations") or {}),
+                },
                 "spec": {key: template.get(key) for key in IN_PLACE},
             },
             **{key: deployment["spec"].get(key) for key in ("deletion", "machineNaming")},
         },
     }
     return _differing(wanted, machine_set)
+
+
+def _without(before: Mapping[str, str] | None, wanted: Mapping[str, str]) -> dict[str, str | None]:
+    """Part of a merge patch; the template that a MachineSet has tells what it got from the MachineDeployment before."""
+    return {**dict.fromkeys(before or {}), **wanted}
 
 
 def _differing(wanted: Mapping[str, Any], has: Mapping[str, Any] | None) -> Object:

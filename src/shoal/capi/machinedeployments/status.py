@@ -7,7 +7,15 @@ from typing import Any
 
 from shoal.capi.conditions import AVAILABLE, FALSE, TRUE, Condition, holds, paused_condition, with_status
 from shoal.capi.machinedeployments.rollout import limits_of
-from shoal.capi.replicas import deleting_condition, machine_conditions, scaling_down, scaling_up, selector_text
+from shoal.capi.replicas import (
+    deleting_condition,
+    machine_conditions,
+    remediating,
+    scaling_down,
+    scaling_up,
+    selector_text,
+    versions,
+)
 from shoal.kinds.capi import CLUSTER_NAME, DEPLOYMENT_NAME, is_deleting
 from shoal.objects.conditions import get_condition
 
@@ -32,11 +40,11 @@ def machine_deployment_status(
         scaling_up(counts["replicas"], desired, "" if deleting else missing),
         scaling_down(counts["replicas"], desired),
         *machine_conditions(machines),
-        Condition("Remediating", FALSE, "NotRemediating"),
+        remediating(machines, " by MachineDeployment/MachineSet"),
         deleting_condition(deleting, len(sets), "MachineSet"),
         paused_condition(False, None),
     ]
-    status = {**counts, "selector": selector_text(spec.get("selector"), own)}
+    status: Object = {**counts, "versions": versions(machines), "selector": selector_text(spec.get("selector"), own)}
     status["phase"] = _phase(deleting, counts["replicas"], desired)
     return with_status(deployment, status, found, now)
 

@@ -1,15 +1,18 @@
 """What a Machine needs next: its owner and label, its provider id, its status, or one step of its deletion. Pure.
 
-Deletion honours the pre-drain and pre-terminate hooks and deletes the infrastructure object; it drains nothing.
+Deletion goes in order: pre-drain hooks, the Node emptied, its volumes detached, pre-terminate hooks, the
+infrastructure object, the Node. With its Cluster a Machine goes without the steps that are about the Node.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from shoal.capi.conditions import only, paused_condition
-from shoal.capi.machines.status import Facts, machine_status
+from shoal.capi.machines import drain
+from shoal.capi.machines.nodes import node_patch
+from shoal.capi.machines.status import Facts, Progress, machine_status
 from shoal.capi.writing import claimed, released
 from shoal.kinds.capi import (
     API_VERSION,
@@ -25,12 +28,15 @@ from shoal.kinds.capi import (
     initialization,
     is_deleting,
     is_paused,
-    node_annotations,
-    node_labels,
+    labels_of,
     owner_reference,
 )
+from shoal.objects.duration import parse_time
 
 Object = dict[str, Any]
+
+NODE_DELETION_TIMEOUT = 10
+"""Seconds the deletion of a Node is tried where nobody says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,10 @@ class Snapshot:
     node: Object | None
     machine_set: Object | None = None
     deployment: Object | None = None
+    last_leader: bool = False
+    """Whether it is the one control plane Machine that is left."""
+    drain: drain.Drain | None = None
+    """How far its Node is emptied; None before anybody looked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +61,12 @@ class Decision:
     """Patch of the infrastructure object."""
     node: Object | None = None
     """Patch of the Node."""
+    drain: bool = False
+    """The Node is to be cordoned and its Pods evicted; the rest is decided anew after it."""
     delete: bool = False
     """The infrastructure object."""
+    delete_node: bool = False
+    """With a patch: whether it succeeds or not."""
     status: Object | None = None
     """The Machine with the status to write."""
     again: float | None = None
@@ -68,11 +82,12 @@ def decide(seen: Snapshot, now: float, stamp: str) -> Decision:
         return _deletion(seen, now, stamp)
     if seen.cluster is None:
         return Decision()  # it comes back with its Cluster
-    new, again = _status(seen, ("", ""), now, stamp)
+    new, again = _status(seen, None, now, stamp)
+    node = seen.node
     return Decision(
         patch=_patch(seen),
         infrastructure=_claim(seen),
-        node=_node(seen),
+        node=node_patch(machine, node, seen.infrastructure, seen.machine_set, seen.deployment) if node else None,
         status=None if new is machine else new,
         again=again,
     )
@@ -101,45 +116,64 @@ def _claim(seen: Snapshot) -> Object | None:
     if infrastructure is None or is_deleting(infrastructure):
         return None
     owner = owner_reference(machine, API_VERSION, MACHINE, controller=True)
-    return claimed(infrastructure, owner=owner, labels={CLUSTER_NAME: cluster_name(machine)})
-
-
-def _node(seen: Snapshot) -> Object | None:
-    """What the Node says about its Machine, where it does not say it yet."""
-    if seen.node is None or is_deleting(seen.node):
-        return None
-    metadata = seen.node["metadata"]
-    wanted = {
-        "labels": node_labels(seen.machine["metadata"].get("labels") or {}),
-        "annotations": node_annotations(seen.machine),
-    }
-    patch = {
-        field: {key: value for key, value in values.items() if (metadata.get(field) or {}).get(key) != value}
-        for field, values in wanted.items()
-    }
-    missing = {field: values for field, values in patch.items() if values}
-    return {"metadata": missing} if missing else None
+    labels = labels_of(machine) if seen.machine_set is not None else {}
+    return claimed(infrastructure, owner=owner, labels={**labels, CLUSTER_NAME: cluster_name(machine)})
 
 
 def _deletion(seen: Snapshot, now: float, stamp: str) -> Decision:
-    hooks = sorted(key for key in annotations_of(seen.machine) if key.startswith((PRE_DRAIN_HOOK, PRE_TERMINATE_HOOK)))
+    machine, with_node = seen.machine, _is_node_kept_in_order(seen)
+    begun: Object = dict((machine.get("status") or {}).get("deletion") or {})
+
+    def waiting(reason: str, message: str, again: float | None = None) -> Decision:
+        new, _ = _status(seen, Progress(reason, message, begun), now, stamp)
+        return Decision(status=None if new is machine else new, again=again)
+
+    hooks = _hooks(machine, PRE_DRAIN_HOOK) if with_node else ""
     if hooks:
-        drain = hooks[0].startswith(PRE_DRAIN_HOOK)
-        reason = "WaitingForPreDrainHook" if drain else "WaitingForPreTerminateHook"
-        what = "pre-drain" if drain else "pre-terminate"
-        return _waiting(seen, reason, f"Waiting for {what} hooks to succeed (hooks: {','.join(hooks)})", now, stamp)
+        begun.setdefault("waitForPreDrainHookStartTime", stamp)
+        return waiting("WaitingForPreDrainHook", f"Waiting for pre-drain hooks to succeed (hooks: {hooks})")
+    if with_node and seen.node is not None and not drain.is_drained(machine, seen.infrastructure, now):
+        if seen.drain is None:
+            return Decision(drain=True)
+        started = begun.setdefault("nodeDrainStartTime", stamp)
+        if not seen.drain.is_done:
+            return waiting("DrainingNode", drain.message(seen.drain, started), drain.look_again(started, now))
+    if with_node and seen.node is not None and not drain.is_detached(machine, seen.infrastructure, seen.node, now):
+        started = begun.setdefault("waitForNodeVolumeDetachStartTime", stamp)
+        message = f"Waiting for Node volumes to be detached (started at {started})"
+        return waiting("WaitingForVolumeDetach", message, drain.look_again(started, now))
+    hooks = _hooks(machine, PRE_TERMINATE_HOOK)
+    if hooks:
+        begun.setdefault("waitForPreTerminateHookStartTime", stamp)
+        return waiting("WaitingForPreTerminateHook", f"Waiting for pre-terminate hooks to succeed (hooks: {hooks})")
     if seen.infrastructure is not None:
-        kind = seen.machine["spec"]["infrastructureRef"]["kind"]
-        waiting = _waiting(seen, "WaitingForInfrastructureDeletion", f"Waiting for {kind} to be deleted", now, stamp)
-        return Decision(delete=not is_deleting(seen.infrastructure), status=waiting.status)
-    return Decision(patch=released(seen.machine, MACHINE_FINALIZER))
+        kind = machine["spec"]["infrastructureRef"]["kind"]
+        decision = waiting("WaitingForInfrastructureDeletion", f"Waiting for {kind} to be deleted")
+        return replace(decision, delete=not is_deleting(seen.infrastructure))
+    if with_node and seen.node is not None and not is_deleting(seen.node):
+        late = _node_deletion_expired(machine, now)
+        return Decision(delete_node=True, patch=released(machine, MACHINE_FINALIZER) if late else None)
+    return Decision(patch=released(machine, MACHINE_FINALIZER))
 
 
-def _waiting(seen: Snapshot, reason: str, message: str, now: float, stamp: str) -> Decision:
-    new, _ = _status(seen, (reason, message), now, stamp)
-    return Decision(status=None if new is seen.machine else new)
+def _is_node_kept_in_order(seen: Snapshot) -> bool:
+    """A Node goes in good order while its cluster lives on; without a control plane there is no order to keep."""
+    cluster = seen.cluster
+    alive = cluster is not None and not is_deleting(cluster) and initialization(cluster, "controlPlaneInitialized")
+    known = seen.node is not None or "nodeRef" in (seen.machine.get("status") or {})
+    return alive and known and not seen.last_leader
 
 
-def _status(seen: Snapshot, deleting: tuple[str, str], now: float, stamp: str) -> tuple[Object, float | None]:
+def _hooks(machine: Object, prefix: str) -> str:
+    return ",".join(sorted(key for key in annotations_of(machine) if key.startswith(prefix)))
+
+
+def _node_deletion_expired(machine: Object, now: float) -> bool:
+    timeout = (machine["spec"].get("deletion") or {}).get("nodeDeletionTimeoutSeconds", NODE_DELETION_TIMEOUT)
+    deleted = parse_time(machine["metadata"]["deletionTimestamp"]) or now
+    return bool(timeout) and now - deleted >= timeout
+
+
+def _status(seen: Snapshot, progress: Progress | None, now: float, stamp: str) -> tuple[Object, float | None]:
     facts = Facts(seen.cluster, seen.infrastructure, seen.node, seen.machine_set, seen.deployment)
-    return machine_status(seen.machine, facts, deleting, now, stamp)
+    return machine_status(seen.machine, facts, progress, now, stamp)

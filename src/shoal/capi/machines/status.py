@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from shoal.capi.conditions import (
     FALSE,
@@ -28,6 +28,17 @@ from shoal.objects.duration import parse_time
 Object = dict[str, Any]
 
 NODE_PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")
+GONE = ("ObjectDeleted", "ObjectDoesNotExist", "NodeDeleted", "NodeDoesNotExist")
+"""What is expected of a Machine on its way out."""
+LONG = 15 * 60
+
+
+class Progress(NamedTuple):
+    """How far the deletion of a Machine has come: its condition, and `status.deletion`."""
+
+    reason: str
+    message: str
+    begun: Object
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +53,7 @@ class Facts:
 
 
 def machine_status(
-    machine: Object, facts: Facts, deleting: tuple[str, str], now: float, stamp: str
+    machine: Object, facts: Facts, progress: Progress | None, now: float, stamp: str
 ) -> tuple[Object, float | None]:
     """The Machine with its status as it should be (the very same where it is), and when to look again."""
     old = machine.get("status") or {}
@@ -60,20 +71,23 @@ def machine_status(
         "failureDomain": reported.get("failureDomain") or old.get("failureDomain"),
         "nodeRef": node_ref,
         "nodeInfo": ((node or {}).get("status") or {}).get("nodeInfo") or old.get("nodeInfo"),
-        "deletion": old.get("deletion"),
+        "deletion": (progress.begun if progress is not None else old.get("deletion")) or None,
     }
     phase = _phase(machine, infrastructure, provisioned, bootstrapped, node_ref)
     status |= {"phase": phase, "lastUpdated": old.get("lastUpdated") if phase == old.get("phase") else stamp}
+    deleting = Condition("Deleting", FALSE, "NotDeleting")
+    if is_deleting(machine):
+        deleting = Condition("Deleting", TRUE, *progress[:2]) if progress else Condition("Deleting", TRUE, "Deleting")
     found = [
         _bootstrap(machine),
         _infrastructure(machine, infrastructure, provisioned),
         *_node_conditions(machine, facts, node_ref),
         Condition("Updating", FALSE, "NotUpdating"),
-        Condition("Deleting", TRUE, *deleting) if is_deleting(machine) else Condition("Deleting", FALSE, "NotDeleting"),
+        deleting,
         *_up_to_date(machine, facts, now),
         paused_condition(False, None),
     ]
-    ready = _ready(machine, found)
+    ready = _ready(machine, found, now)
     available, again = _available(machine, ready, now)
     return with_status(machine, status, [ready, available, *found], stamp), again
 
@@ -126,6 +140,8 @@ def _without_node(machine: Object, facts: Facts, node_ref: Object | None) -> tup
         return UNKNOWN, "NodeDoesNotExist", "Node does not exist"
     if not initialization(facts.cluster, "infrastructureProvisioned"):
         message = "Waiting for Cluster status.initialization.infrastructureProvisioned to be true"
+    elif not initialization(facts.cluster, "controlPlaneInitialized"):
+        message = "Waiting for Cluster control plane to be initialized"
     elif machine["spec"].get("providerID"):
         message = f"Waiting for a Node with spec.providerID {machine['spec']['providerID']} to exist"
     else:
@@ -134,19 +150,30 @@ def _without_node(machine: Object, facts: Facts, node_ref: Object | None) -> tup
 
 
 def _of_node(node: Object) -> list[Condition]:
-    ready = get_condition(node, "Ready") or {"status": UNKNOWN, "message": "Condition not yet reported"}
-    status = str(ready["status"])
+    ready = get_condition(node, "Ready")
+    status = str(ready["status"]) if ready is not None else UNKNOWN
     reason = {TRUE: "NodeReady", FALSE: "NodeNotReady"}.get(status, "NodeReadyUnknown")
-    said = f"* Node.Ready: {ready.get('message') or 'Condition is ' + status}" if status != TRUE else ""
-    worst, lines = status, [said] if said else []
-    for type_ in NODE_PRESSURES:
-        found = get_condition(node, type_)
-        if found is None or found["status"] == FALSE:
-            continue
-        worst = FALSE if found["status"] == TRUE else (worst if worst == FALSE else UNKNOWN)
-        lines.append(f"* Node.{type_}: {found.get('message') or 'Condition is ' + found['status']}")
+    said = _bad(node, "Ready", TRUE)
+    own = Condition("NodeReady", status, reason, f"* Node.Ready: {said[1]}" if said else "")
+    found = {"Ready": said} | {type_: _bad(node, type_, FALSE) for type_ in NODE_PRESSURES}
+    bad = {type_: each for type_, each in found.items() if each is not None}
+    worst = FALSE if any(not unknown for unknown, _ in bad.values()) else UNKNOWN if bad else TRUE
     healthy = {TRUE: "NodeHealthy", FALSE: "NodeNotHealthy"}.get(worst, "NodeHealthyUnknown")
-    return [Condition("NodeReady", status, reason, said), Condition("NodeHealthy", worst, healthy, "\n".join(lines))]
+    lines = [f"* Node.{type_}: {message}" for type_, (_, message) in bad.items()]
+    if len(bad) > 1 and len({message for _, message in bad.values()}) == 1:
+        lines = [f"* Node.AllConditions: {next(iter(bad.values()))[1]}"]
+    return [own, Condition("NodeHealthy", worst, healthy, "\n".join(lines))]
+
+
+def _bad(node: Object, type_: str, good: str) -> tuple[bool, str] | None:
+    """Whether nobody knows, and what is said, of a condition that is not as it should be.
+
+    Simulated Nodes report no pressures: one that nobody reports is none."""
+    found = get_condition(node, type_)
+    if found is None:
+        return (True, "Condition not yet reported") if type_ == "Ready" else None
+    status = str(found["status"])
+    return None if status == good else (status == UNKNOWN, str(found.get("message") or f"Condition is {status}"))
 
 
 def _up_to_date(machine: Object, facts: Facts, now: float) -> list[Condition]:
@@ -158,10 +185,20 @@ def _up_to_date(machine: Object, facts: Facts, now: float) -> list[Condition]:
         why.append("MachineDeployment spec.rollout.after expired")
     if why:
         return [Condition("UpToDate", FALSE, "NotUpToDate", "\n".join(f"* {each}" for each in why))]
+    wanted, has = machine["spec"].get("version"), _kubelet(machine, facts)
+    if wanted and has and wanted != has:
+        message = f"* Node.status.nodeInfo.kubeletVersion {has}, {wanted} required"
+        return [Condition("UpToDate", FALSE, "Updating", message)]
     return [Condition("UpToDate", TRUE, "UpToDate")]
 
 
-def _ready(machine: Object, found: Sequence[Condition]) -> Condition:
+def _kubelet(machine: Object, facts: Facts) -> str:
+    """The version the Node tells of, or told of last."""
+    info = ((facts.node or {}).get("status") or {}).get("nodeInfo") or (machine.get("status") or {}).get("nodeInfo")
+    return str((info or {}).get("kubeletVersion", ""))
+
+
+def _ready(machine: Object, found: Sequence[Condition], now: float) -> Condition:
     gates = machine["spec"].get("readinessGates") or ()
     own = own_conditions(machine)
     types = ["Deleting", "Updating", "BootstrapConfigReady", "InfrastructureReady", "NodeHealthy"]
@@ -169,7 +206,18 @@ def _ready(machine: Object, found: Sequence[Condition]) -> Condition:
     types += [str(gate["conditionType"]) for gate in gates]
     negative = ["Deleting", "Updating"]
     negative += [str(gate["conditionType"]) for gate in gates if gate.get("polarity") == "Negative"]
-    return summary("Ready", own | by_type(found), types, READY, negative)
+    known = own | by_type(found)
+    if is_deleting(machine):
+        known["Deleting"] = _short(machine, known["Deleting"], now)
+        types = [type_ for type_ in types if type_ not in known or known[type_].reason not in GONE]
+    return summary("Ready", known, types, READY, negative)
+
+
+def _short(machine: Object, deleting: Condition, now: float) -> Condition:
+    """Without the details, so that many Machines say the same and are told of together."""
+    deleted = parse_time(machine["metadata"]["deletionTimestamp"]) or now
+    since = " since more than 15m" if now - deleted > LONG else ""
+    return deleting._replace(message=f"Machine deletion in progress{since}, stage: {deleting.reason}")
 
 
 def _available(machine: Object, ready: Condition, now: float) -> tuple[Condition, float | None]:

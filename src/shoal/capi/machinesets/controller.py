@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from dataclasses import replace
 from typing import Any
 
 from shoal.capi.machinesets.decide import Decision, Snapshot, clone_of, decide
 from shoal.capi.resources import Changes, Name, Resources, name_of, standing
 from shoal.clock import Clock, rfc3339
-from shoal.kinds.capi import MACHINE_SET, controller_uid, owner_of
+from shoal.kinds.capi import MACHINE_DEPLOYMENT, MACHINE_SET, cluster_name, controller_uid, owner_of
 from shoal.objects.errors import AlreadyExists, Conflict
 from shoal.runtime.loop import Loop
 
 Object = dict[str, Any]
+
+REMEMBERED_GONE = 100
 
 
 class MachineSetLoop:
@@ -23,23 +26,30 @@ class MachineSetLoop:
         self._resources, self._clock = resources, clock
         self.loop: Loop[Name] = Loop("capi-machinesets", clock, self.reconcile)
         self._clusters = Changes(standing)
-        resources.sets.listen(lambda obj: self.loop.queue.add(name_of(obj)))
+        self._gone: deque[str] = deque(maxlen=REMEMBERED_GONE)
+        """Names that are not given again to whoever replaces them."""
+        resources.follow(resources.sets, self.loop.queue)
         resources.machines.listen(self._machine)
         resources.clusters.listen(self._cluster)
-        resources.embedded_templates.listen(self._template)
+        resources.listen_to_provided(self._provided)
 
     def _machine(self, obj: Object) -> None:
+        if self._resources.machines.get(*name_of(obj)) is None:
+            self._gone.append(obj["metadata"]["name"])
         owner = owner_of(obj, MACHINE_SET)
         if owner:
-            self.loop.queue.add((obj["metadata"]["namespace"], owner))
+            self._resources.quiet.add(self.loop.queue, (obj["metadata"]["namespace"], owner))
+        elif not controller_uid(obj):
+            for each in self._resources.sets.by("cluster", (obj["metadata"]["namespace"], cluster_name(obj))):
+                self.loop.queue.add(name_of(each))
 
     def _cluster(self, obj: Object) -> None:
         if self._clusters.matter(obj):
             for each in self._resources.sets.by("cluster", name_of(obj)):
                 self.loop.queue.add(name_of(each))
 
-    def _template(self, obj: Object) -> None:
-        for each in self._resources.sets.by("template", name_of(obj)):
+    def _provided(self, obj: Object) -> None:
+        for each in self._resources.sets.by("template", (obj["kind"], *name_of(obj))):
             self.loop.queue.add(name_of(each))
 
     async def reconcile(self, key: Name) -> None:
@@ -68,18 +78,22 @@ class MachineSetLoop:
                 for machine in machines
                 if resources.referenced(namespace, machine["spec"]["infrastructureRef"]) is not None
             ),
-            taken=frozenset(machine["metadata"]["name"] for machine in machines),
+            taken=frozenset((*(machine["metadata"]["name"] for machine in machines), *self._gone)),
+            orphans=resources.orphans(resources.machines, machine_set),
+            deployment=resources.deployments.get(namespace, owner_of(machine_set, MACHINE_DEPLOYMENT)),
         )
 
     async def _act(self, seen: Snapshot, decision: Decision) -> None:
         resources = self._resources
         if decision.template is not None and seen.template is not None:
             await resources.of(seen.template).patch(seen.template, decision.template)
+        await _together(*(resources.machines.patch(machine, patch) for machine, patch in decision.adopt))
         await _together(*(self._create(seen, machine) for machine in decision.create))
         await _together(*(self._clone(seen, machine) for machine in decision.clone))
         await _together(*(resources.machines.patch(machine, patch) for machine, patch in decision.keep_up))
+        await _together(*(resources.machines.update_status(machine) for machine in decision.mark))
         await _together(*(resources.machines.delete(machine) for machine in decision.delete))
-        if decision.status is not None:
+        if decision.status is not None and not resources.can_wait(self.loop.queue, seen.machine_set, decision.status):
             await resources.sets.update_status(decision.status)
 
     async def _create(self, seen: Snapshot, machine: Object) -> None:

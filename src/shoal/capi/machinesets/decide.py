@@ -6,16 +6,19 @@ it (the loop was cut in between) gets it here. Names follow from what was seen, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from shoal.capi.conditions import only, paused_condition
 from shoal.capi.machinesets.order import first_to_go
+from shoal.capi.machinesets.remediation import remediation
 from shoal.capi.machinesets.status import machine_set_status
+from shoal.capi.replicas import selector
 from shoal.capi.templates import IN_PLACE, suffix
 from shoal.capi.writing import claimed, released
 from shoal.kinds.capi import (
+    ANNOTATIONS_FROM_SET,
     API_VERSION,
     CLONED_FROM_GROUP_KIND,
     CLONED_FROM_NAME,
@@ -23,6 +26,7 @@ from shoal.kinds.capi import (
     CLUSTER_NAME,
     DEPLOYMENT_NAME,
     DISABLE_MACHINE_CREATE,
+    LABELS_FROM_SET,
     MACHINE,
     MACHINE_FINALIZER,
     MACHINE_SET,
@@ -54,7 +58,11 @@ class Snapshot:
     infrastructure: frozenset[str] = frozenset()
     """Names of those of its Machines whose infrastructure object is there."""
     taken: frozenset[str] = frozenset()
-    """Names of Machines of the namespace."""
+    """Names that a new Machine does not get: of those there are, and of those that just went."""
+    deployment: Object | None = None
+    """The MachineDeployment that controls it."""
+    orphans: Sequence[Object] = ()
+    """Machines of its Cluster that nobody controls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +72,14 @@ class Decision:
     template: Object | None = None
     """Patch of the infrastructure template, which goes with the Cluster."""
     create: tuple[Object, ...] = ()
+    adopt: tuple[tuple[Object, Object], ...] = ()
+    """Machines that nobody controls and it selects, and their patches."""
     clone: tuple[Object, ...] = ()
     """Machines that lack their infrastructure object."""
     keep_up: tuple[tuple[Object, Object], ...] = field(default_factory=tuple)
     """Machines and their patches."""
+    mark: tuple[Object, ...] = ()
+    """Machines with the status to write, before any is deleted."""
     delete: tuple[Object, ...] = ()
     status: Object | None = None
     """The MachineSet with the status to write, for what was seen."""
@@ -85,13 +97,19 @@ def decide(seen: Snapshot, now: str) -> Decision:
         return Decision(delete=going, status=_status(seen, now))
     if seen.cluster is None:
         return Decision()  # it comes back with its Cluster
+    adopt = _adopted(seen)
+    if adopt:
+        return Decision(adopt=adopt)  # then it has them, and everything is counted anew
+    unhealthy = remediation(machine_set, seen.deployment, seen.machines, now)
+    surplus = _surplus(seen)
     return Decision(
         patch=_patch(seen, seen.cluster),
         template=_template_patch(seen, seen.cluster),
         create=_missing(seen),
         clone=_without_infrastructure(seen) if seen.template is not None else (),
         keep_up=_outdated(seen),
-        delete=_surplus(seen),
+        mark=unhealthy.mark,
+        delete=(*surplus, *(machine for machine in unhealthy.delete if machine not in surplus)),
         status=_status(seen, now),
     )
 
@@ -117,6 +135,13 @@ def _template_patch(seen: Snapshot, cluster: Object) -> Object | None:
         return None
     owner = owner_reference(cluster, API_VERSION, CLUSTER, controller=False)
     return claimed(seen.template, owner=owner, labels={CLUSTER_NAME: cluster["metadata"]["name"]})
+
+
+def _adopted(seen: Snapshot) -> tuple[tuple[Object, Object], ...]:
+    wanted = selector(seen.machine_set["spec"].get("selector"), {SET_NAME: seen.machine_set["metadata"]["name"]})
+    owner = owner_reference(seen.machine_set, API_VERSION, MACHINE_SET, controller=True)
+    found = [machine for machine in seen.orphans if not is_deleting(machine) and wanted.matches(labels_of(machine))]
+    return tuple((machine, patch) for machine in found if (patch := claimed(machine, owner=owner)) is not None)
 
 
 def _replicas(machine_set: Object) -> int:
@@ -158,6 +183,7 @@ def _named(machine_set: Object, random: str) -> str:
 def machine_of(machine_set: Object, name: str) -> Object:
     template = machine_set["spec"]["template"]
     reference = template["spec"]["infrastructureRef"]
+    annotations = machine_annotations(machine_set)
     kind = reference["kind"].removesuffix(TEMPLATE)
     return {
         "apiVersion": API_VERSION,
@@ -166,7 +192,7 @@ def machine_of(machine_set: Object, name: str) -> Object:
             "namespace": machine_set["metadata"]["namespace"],
             "name": name,
             "labels": machine_labels(machine_set),
-            "annotations": dict((template.get("metadata") or {}).get("annotations") or {}),
+            **({"annotations": annotations} if annotations else {}),
             "finalizers": [MACHINE_FINALIZER],
             "ownerReferences": [owner_reference(machine_set, API_VERSION, MACHINE_SET, controller=True)],
         },
@@ -217,29 +243,44 @@ def clone_of(machine_set: Object, template: Object, machine: Object) -> Object:
     }
 
 
+def machine_annotations(machine_set: Object) -> dict[str, str]:
+    """Those of the template, and which labels and annotations are from there."""
+    metadata = machine_set["spec"]["template"].get("metadata") or {}
+    annotations = dict(metadata.get("annotations") or {})
+    for record, names in ((LABELS_FROM_SET, metadata.get("labels")), (ANNOTATIONS_FROM_SET, annotations)):
+        if names:
+            annotations = {**annotations, record: ",".join(sorted(names))}
+    return annotations
+
+
 def _outdated(seen: Snapshot) -> tuple[tuple[Object, Object], ...]:
     """What reaches Machines in place: labels, annotations, and fields that need no new machine."""
     template = seen.machine_set["spec"]["template"]
-    labels = machine_labels(seen.machine_set)
-    annotations = (template.get("metadata") or {}).get("annotations") or {}
+    labels, annotations = machine_labels(seen.machine_set), machine_annotations(seen.machine_set)
     found = []
     for machine in seen.machines:
-        if is_deleting(machine):
-            continue
-        patch: Object = {}
-        for name, wanted in (("labels", labels), ("annotations", annotations)):
-            has = machine["metadata"].get(name) or {}
-            missing = {key: value for key, value in wanted.items() if has.get(key) != value}
-            if missing:
-                patch.setdefault("metadata", {})[name] = missing
         spec = {
             key: template["spec"].get(key) for key in IN_PLACE if template["spec"].get(key) != machine["spec"].get(key)
         }
-        if spec:
-            patch["spec"] = spec
+        patch: Object = {"spec": spec} if spec else {}
+        if not is_deleting(machine):
+            said = annotations_of(machine)
+            metadata = {
+                "labels": _changes(labels_of(machine), labels, said.get(LABELS_FROM_SET)),
+                "annotations": _changes(said, annotations, said.get(ANNOTATIONS_FROM_SET)),
+            }
+            if any(metadata.values()):
+                patch["metadata"] = {field: values for field, values in metadata.items() if values}
         if patch:
             found.append((machine, patch))
     return tuple(found)
+
+
+def _changes(has: Mapping[str, str], wanted: Mapping[str, str], record: str | None) -> dict[str, str | None]:
+    records = (LABELS_FROM_SET, ANNOTATIONS_FROM_SET)
+    before = [*(record or "").split(","), *records]
+    gone: dict[str, str | None] = {key: None for key in before if key in has and key not in wanted}
+    return gone | {key: value for key, value in wanted.items() if has.get(key) != value}
 
 
 def _surplus(seen: Snapshot) -> tuple[Object, ...]:

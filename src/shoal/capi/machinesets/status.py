@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from shoal.capi.conditions import FALSE, Condition, paused_condition, with_status
+from shoal.capi.conditions import paused_condition, with_status
 from shoal.capi.replicas import (
     deleting_condition,
     having,
     machine_conditions,
+    remediating,
     scaling_down,
     scaling_up,
     selector_text,
+    versions,
 )
 from shoal.kinds.capi import SET_NAME, is_deleting
 
@@ -29,6 +31,7 @@ def machine_set_status(machine_set: Object, machines: Sequence[Object], has_temp
         "readyReplicas": having(machines, "Ready"),
         "availableReplicas": having(machines, "Available"),
         "upToDateReplicas": having(machines, "UpToDate"),
+        "versions": versions(machines),
     }
     kind = machine_set["spec"]["template"]["spec"]["infrastructureRef"]["kind"]
     missing = "" if has_template else f"{kind} does not exist"
@@ -36,7 +39,7 @@ def machine_set_status(machine_set: Object, machines: Sequence[Object], has_temp
         scaling_up(len(machines), desired, "" if deleting else missing),
         scaling_down(len(machines), desired),
         *machine_conditions(machines),
-        Condition("Remediating", FALSE, "NotRemediating"),
+        remediating(machines, " by MachineSet"),
         deleting_condition(deleting, len(machines), "Machine"),
         paused_condition(False, None),
     ]

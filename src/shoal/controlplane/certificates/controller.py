@@ -1,4 +1,4 @@
-"""CertificateSigningRequests: signs the approved ones of Kubernetes' own signers, and removes old ones."""
+"""CertificateSigningRequests: signs the approved ones of Kubernetes' signers and of workers, removes old ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shoal.controlplane.certificates.decide import (
     removal,
     signed,
 )
-from shoal.controlplane.certificates.reading import not_after, read_request
+from shoal.kinds.certificate_requests import not_after, read_request
 from shoal.kinds.logicalcluster import GROUP, PLURAL, VERSION
 from shoal.objects.errors import NotFound
 from shoal.runtime.controller import Controller

@@ -5,33 +5,23 @@ Approval is others' business: nothing here approves.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+
+from shoal.kinds import joining
+from shoal.kinds.certificate_requests import Asked
 
 Object = dict[str, Any]
 
 CLIENT = "kubernetes.io/kube-apiserver-client"
 KUBELET_CLIENT = "kubernetes.io/kube-apiserver-client-kubelet"
 KUBELET_SERVING = "kubernetes.io/kubelet-serving"
-SIGNERS = (CLIENT, KUBELET_CLIENT, KUBELET_SERVING)
+SIGNERS = (CLIENT, KUBELET_CLIENT, KUBELET_SERVING, joining.SIGNER)
 
 HOUR = 3600.0
 DECIDED, PENDING = HOUR, 24 * HOUR
 SHORTEST, LONGEST = 600.0, 365 * 24 * HOUR
 FAILED = "SignerValidationFailure"
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What the request in a CSR asks to be certified."""
-
-    common_name: str
-    organizations: tuple[str, ...]
-    dns: tuple[str, ...] = ()
-    addresses: tuple[str, ...] = ()
-    emails: tuple[str, ...] = ()
-    uris: tuple[str, ...] = ()
 
 
 def _conditions(csr: Object) -> dict[str, Object]:
@@ -51,7 +41,8 @@ def is_to_be_signed(csr: Object) -> bool:
 
 def lifetime(csr: Object) -> float:
     asked = csr["spec"].get("expirationSeconds")
-    return LONGEST if asked is None else min(max(float(asked), SHORTEST), LONGEST)
+    longest = joining.LONGEST_SECONDS if csr["spec"].get("signerName") == joining.SIGNER else LONGEST
+    return longest if asked is None else min(max(float(asked), SHORTEST), longest)
 
 
 def problem(signer: str, asked: Asked, usages: list[str]) -> str:
@@ -60,6 +51,8 @@ def problem(signer: str, asked: Asked, usages: list[str]) -> str:
         if "system:masters" in asked.organizations:
             return f"use of {CLIENT} signer with system:masters group is not allowed"
         return _client_usages(usages)
+    if signer == joining.SIGNER:
+        return joining.wrong_subject(asked, usages)
     if asked.organizations != ("system:nodes",):
         return "subject organization is not system:nodes"
     if signer == KUBELET_SERVING and not asked.dns and not asked.addresses:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
 from shoal.client.reflector import Key
@@ -11,14 +10,14 @@ from shoal.clock import Clock, rfc3339
 from shoal.controlplane.cronjobs.decide import Decision, Event, decide, job_name, made_job, next_look, started, without
 from shoal.controlplane.hosted import HostedClusters
 from shoal.controlplane.jobs.controller import JOBS, UNLISTED_SECONDS, UNSEEN_SECONDS
-from shoal.controlplane.nodes.alarms import Alarms
 from shoal.controlplane.podcontrol.control import NAMESPACE_ENDS
-from shoal.controlplane.recorder import Recorder, Source
 from shoal.objects.errors import AlreadyExists, NotFound, StatusError
 from shoal.objects.ownership import controller_named, is_controlled_by
+from shoal.runtime.alarms import Alarms
 from shoal.runtime.dependents import Dependents
 from shoal.runtime.loop import Loop
-from shoal.runtime.ownwrites import OwnWrites
+from shoal.runtime.ownwrites import OwnStatuses, OwnWrites
+from shoal.runtime.recorder import Recorder, Source
 
 Object = dict[str, Any]
 
@@ -40,7 +39,7 @@ class CronJobLoop:
     ) -> None:
         self._client, self._clock, self._hosted, self._recorder = client, clock, hosted, recorder
         self._cron_jobs, self._jobs = cron_jobs, jobs
-        self._statuses: OwnWrites[Key] = OwnWrites(cron_jobs)
+        self._statuses = OwnStatuses(client, CRON_JOBS, cron_jobs)
         self._writes: OwnWrites[Key] = OwnWrites(jobs)
         self.loop: Loop[Key] = Loop("cronjobs", clock, self.reconcile)
         self._alarms = Alarms(clock, self.loop.queue.add)
@@ -81,10 +80,7 @@ class CronJobLoop:
         status = decision.status
         if decision.start is not None:
             status = await self._start(client, key, cron_job, decision)
-        if status != (cron_job.get("status") or {}):
-            with suppress(NotFound):
-                written = await client.update(CRON_JOBS, {**cron_job, "status": status}, "status")
-                self._statuses.wrote(key, written)
+        await self._statuses.write(key, cron_job, status)
         return None
 
     async def _gone(self, client: Client, cron_job: Object, jobs: list[Object]) -> set[str]:

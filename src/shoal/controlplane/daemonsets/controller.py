@@ -13,17 +13,17 @@ from shoal.controlplane.daemonsets.placing import new_pods
 from shoal.controlplane.history import History, Newest
 from shoal.controlplane.hosted import HostedClusters
 from shoal.controlplane.pacing import Pace
-from shoal.controlplane.podcontrol.changes import is_new
+from shoal.controlplane.podcontrol.changes import adopters, is_new
 from shoal.controlplane.podcontrol.control import PodControl
 from shoal.controlplane.podcontrol.telling import pod_events
-from shoal.controlplane.recorder import Recorder, Source
 from shoal.kinds.pod_state import next_availability
 from shoal.objects.errors import NotFound
-from shoal.objects.ownership import claim, controller_named, controller_of, selector_of
+from shoal.objects.ownership import claim
 from shoal.runtime.dependents import Dependents
 from shoal.runtime.gate import Gate
 from shoal.runtime.loop import Loop
-from shoal.runtime.ownwrites import OwnWrites
+from shoal.runtime.ownwrites import OwnStatuses
+from shoal.runtime.recorder import Recorder, Source
 
 Object = dict[str, Any]
 
@@ -54,7 +54,7 @@ class DaemonSetLoop:
         self._sets, self._pods, self._nodes, self._recorder = sets, pods, nodes, recorder
         self._control = PodControl(client, pods, DAEMON_SETS, "apps/v1", "DaemonSet", pod_events(recorder, SOURCE))
         self._history = History(client, revisions, DAEMON_SETS, "DaemonSet")
-        self._statuses: OwnWrites[Key] = OwnWrites(sets)
+        self._statuses = OwnStatuses(client, DAEMON_SETS, sets)
         self._failed = FailedPods()
         self._in: dict[str, dict[Key, None]] = {}
         """By cluster."""
@@ -84,13 +84,11 @@ class DaemonSetLoop:
                 self._pace.wake(owner)
 
     def _pod_changed(self, key: Key, before: Object | None, now: Object | None) -> None:
-        for name in {controller_named(before, "apps", "DaemonSet"), controller_named(now, "apps", "DaemonSet")}:
-            if name and self._control.in_sight((key[0], key[1], name)):
-                self._pace.wake((key[0], key[1], name))
-        if now is not None and controller_of(now) is None:
-            for owner, daemon_set in self._sets.beside(key):
-                if selector_of(daemon_set).matches(now["metadata"].get("labels")):
-                    self.loop.queue.add(owner)
+        for owner in self._control.owners(key, before, now):
+            if self._control.in_sight(owner):
+                self._pace.wake(owner)
+        for owner in adopters(now, self._sets.beside(key)):
+            self.loop.queue.add(owner)
 
     def _revision_changed(self, key: Key, before: Object | None, now: Object | None) -> None:
         for owner in self._history.owners_of(key, before, now):
@@ -166,15 +164,7 @@ class DaemonSetLoop:
         return True
 
     async def _write_status(self, key: Key, daemon_set: Object, status: Object, collisions: int) -> None:
-        if collisions:
-            status = {**status, "collisionCount": collisions}
-        if status == daemon_set.get("status"):
-            return
-        try:
-            written = await self._client.at(key[0]).update(DAEMON_SETS, {**daemon_set, "status": status}, "status")
-        except NotFound:
-            return
-        self._statuses.wrote(key, written)
+        await self._statuses.write(key, daemon_set, {**status, "collisionCount": collisions} if collisions else status)
 
     def _forget(self, key: Key) -> None:
         for each in (self._control, self._history, self._statuses, self._failed, self._pace):

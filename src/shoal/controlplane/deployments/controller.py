@@ -7,10 +7,17 @@ from typing import Any
 from shoal.client.reflector import Key
 from shoal.client.requests import Client, Kind
 from shoal.clock import Clock, rfc3339
-from shoal.controlplane.deployments.decide import Decision, collided, decide, refused
+from shoal.controlplane.deployments.decide import (
+    CREATE_ERROR,
+    Decision,
+    collided,
+    decide,
+    failure_to_create,
+    refused,
+)
 from shoal.controlplane.hosted import HostedClusters
 from shoal.controlplane.podcontrol.control import is_alive
-from shoal.kinds.deployments import bare_template
+from shoal.kinds.deployments import bare_template, replicas_of
 from shoal.objects.errors import AlreadyExists, NotFound, StatusError
 from shoal.objects.ownership import (
     Claims,
@@ -27,11 +34,13 @@ from shoal.runtime.dependents import Dependents
 from shoal.runtime.gate import Gate
 from shoal.runtime.loop import Later, Loop
 from shoal.runtime.ownwrites import OwnWrites
+from shoal.runtime.recorder import NORMAL, WARNING, Recorder, Source
 
 Object = dict[str, Any]
 
 DEPLOYMENTS = Kind("apps", "v1", "deployments")
 REPLICA_SETS = Kind("apps", "v1", "replicasets")
+SOURCE = Source("deployment-controller", "apps/v1", "Deployment")
 UNSEEN_SECONDS = 5.0
 """What was written shows up by itself; this is for a view that was lost meanwhile."""
 
@@ -40,10 +49,16 @@ class DeploymentLoop:
     """Keys are Deployments. The views are shared with other loops and run on their own."""
 
     def __init__(
-        self, client: Client, clock: Clock, hosted: HostedClusters, deployments: Dependents, sets: Dependents
+        self,
+        client: Client,
+        clock: Clock,
+        hosted: HostedClusters,
+        deployments: Dependents,
+        sets: Dependents,
+        recorder: Recorder,
     ) -> None:
         self._client, self._clock, self._hosted = client, clock, hosted
-        self._deployments, self._sets = deployments, sets
+        self._deployments, self._sets, self._recorder = deployments, sets, recorder
         self._statuses: OwnWrites[Key] = OwnWrites(deployments)
         self._writes: OwnWrites[Key] = OwnWrites(sets)
         self.loop: Loop[Key] = Loop("deployments", clock, self.reconcile)
@@ -78,8 +93,10 @@ class DeploymentLoop:
         decision = decide(deployment, claims.kept, now, rfc3339(now))
         if decision.create is not None:
             await self._create(client, key, deployment, decision.create)
+        sizes = {one["metadata"]["name"]: replicas_of(one) for one in claims.kept}
         for one in decision.update:
             self._writes.wrote(key, await client.update(REPLICA_SETS, one))
+            self._tell_size(key, deployment, one, sizes[one["metadata"]["name"]])
         for one in decision.delete:
             await _delete(client, one)
         await self._write_status(client, key, deployment, decision)
@@ -99,6 +116,7 @@ class DeploymentLoop:
         name = new["metadata"]["name"]
         try:
             self._writes.wrote(key, await client.create(REPLICA_SETS, new, key[1]))
+            self._tell_size(key, deployment, new, 0)
         except AlreadyExists:
             there = await client.get(REPLICA_SETS, name, key[1])
             equal = bare_template(there["spec"]["template"]) == bare_template(deployment["spec"]["template"])
@@ -106,10 +124,21 @@ class DeploymentLoop:
                 await self._put_status(client, key, {**deployment, "status": collided(deployment)})
             raise Later(f"ReplicaSet {name} is there already") from None
         except StatusError as error:
+            self._tell(key, deployment, WARNING, CREATE_ERROR, failure_to_create(name, error))
             status = refused(deployment, name, error, rfc3339(self._clock.now()))
             if status != deployment.get("status"):
                 await self._put_status(client, key, {**deployment, "status": status})
             raise
+
+    def _tell_size(self, key: Key, deployment: Object, one: Object, before: int) -> None:
+        size = replicas_of(one)
+        if size != before:
+            way, name = "up" if size > before else "down", one["metadata"]["name"]
+            said = f"Scaled {way} replica set {name} from {before} to {size}"
+            self._tell(key, deployment, NORMAL, "ScalingReplicaSet", said)
+
+    def _tell(self, key: Key, deployment: Object, type_: str, reason: str, message: str) -> None:
+        self._recorder.record(SOURCE, key[0], deployment, type_, reason, message)
 
     async def _write_status(self, client: Client, key: Key, deployment: Object, decision: Decision) -> None:
         metadata = deployment["metadata"]

@@ -11,6 +11,8 @@ from shoal.kinds.deployments import REVISION, UNLIMITED, is_rolling, replicas_of
 
 Object = dict[str, Any]
 
+CREATE_ERROR = "ReplicaSetCreateError"
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:
@@ -59,14 +61,17 @@ def collided(deployment: Object) -> Object:
     return {**before, "collisionCount": (before.get("collisionCount") or 0) + 1}
 
 
+def failure_to_create(name: str, error: Exception) -> str:
+    return f'Failed to create new replica set "{name}": {error}'
+
+
 def refused(deployment: Object, name: str, error: Exception, stamp: str) -> Object:
     """The status after the new ReplicaSet could not be made."""
     before: Object = deployment.get("status") or {}
     if status.deadline_of(deployment) is None:
         return before
-    message = f'Failed to create new replica set "{name}": {error}'
-    conditions = before.get("conditions") or []
-    made = with_condition(conditions, status.PROGRESSING, "False", "ReplicaSetCreateError", message, stamp)
+    message, conditions = failure_to_create(name, error), before.get("conditions") or []
+    made = with_condition(conditions, status.PROGRESSING, "False", CREATE_ERROR, message, stamp)
     return {**before, "conditions": made}
 
 

@@ -21,7 +21,6 @@ from shoal.controlplane.disruption.decide import (
 from shoal.controlplane.disruption.scales import ControllerScales, NoScale
 from shoal.controlplane.hosted import HostedClusters
 from shoal.controlplane.pacing import Pace
-from shoal.controlplane.recorder import Recorder, Source
 from shoal.kinds.pod_state import is_ready
 from shoal.objects.errors import NotFound
 from shoal.objects.ownership import controller_of, selector_of
@@ -29,6 +28,7 @@ from shoal.runtime.dependents import Dependents
 from shoal.runtime.gate import Gate
 from shoal.runtime.loop import Loop
 from shoal.runtime.ownwrites import OwnWrites
+from shoal.runtime.recorder import Recorder, Source
 
 Object = dict[str, Any]
 

@@ -18,17 +18,18 @@ from shoal.controlplane.jobs.decide import Plan, decide
 from shoal.controlplane.jobs.ledger import Done, Event, closed, entered
 from shoal.controlplane.jobs.pods import UNHOLD, is_held, made_pod
 from shoal.controlplane.jobs.reading import Reading, read
-from shoal.controlplane.nodes.alarms import Alarms
 from shoal.controlplane.podcontrol.batches import each
+from shoal.controlplane.podcontrol.changes import adopters
 from shoal.controlplane.podcontrol.control import PODS, PodControl
 from shoal.controlplane.podcontrol.telling import pod_events
-from shoal.controlplane.recorder import Recorder, Source
 from shoal.kinds.jobs import TRACKING, is_finished, is_managed_elsewhere
 from shoal.objects.errors import NotFound
-from shoal.objects.ownership import claim, controller_named, controller_of, controller_reference, selector_of
+from shoal.objects.ownership import claim, controller_reference
+from shoal.runtime.alarms import Alarms
 from shoal.runtime.dependents import Dependents
 from shoal.runtime.loop import Loop
-from shoal.runtime.ownwrites import OwnWrites
+from shoal.runtime.ownwrites import OwnStatuses
+from shoal.runtime.recorder import Recorder, Source
 
 Object = dict[str, Any]
 
@@ -57,7 +58,7 @@ class JobLoop:
         self._control = PodControl(
             client, pods, JOBS, "batch/v1", "Job", pod_events(recorder, SOURCE), finalizer=TRACKING
         )
-        self._statuses: OwnWrites[Key] = OwnWrites(jobs)
+        self._statuses = OwnStatuses(client, JOBS, jobs)
         self._released: dict[Key, dict[str, int]] = {}
         """By uid, the versions up to which a pod still looks held in the view and is not any more."""
         self._backoffs: dict[Key, tuple[str, Backoff]] = {}
@@ -68,13 +69,10 @@ class JobLoop:
         pods.listeners.append(self._pod_changed)
 
     def _pod_changed(self, key: Key, before: Object | None, now: Object | None) -> None:
-        for name in {controller_named(before, "batch", "Job"), controller_named(now, "batch", "Job")} - {""}:
-            self.loop.queue.add((key[0], key[1], name))
-        if now is not None and controller_of(now) is None:
-            labels = now["metadata"].get("labels")
-            for owner, job in self._jobs.beside(key) if labels else ():
-                if not is_finished(job) and selector_of(job).matches(labels):
-                    self.loop.queue.add(owner)
+        for owner in self._control.owners(key, before, now):
+            self.loop.queue.add(owner)
+        for owner in adopters(now, self._jobs.beside(key)):
+            self.loop.queue.add(owner)
 
     async def reconcile(self, key: Key) -> float | None:
         job = self._jobs.get(key)
@@ -170,15 +168,10 @@ class JobLoop:
 
     async def _write(self, key: Key, job: Object, status: Object, events: Iterable[Event]) -> Object | None:
         """The Job as it is then; None: it is gone."""
-        if status != job.get("status"):
-            try:
-                job = await self._client.at(key[0]).update(JOBS, {**job, "status": status}, "status")
-            except NotFound:
-                return None
-            self._statuses.wrote(key, job)
-        for type_, reason, message in events:
+        written = await self._statuses.write(key, job, status)
+        for type_, reason, message in events if written is not None else ():
             self._recorder.record(SOURCE, key[0], job, type_, reason, message)
-        return job
+        return written
 
 
 async def unhold(client: Client, name: str, namespace: str) -> Object:

@@ -9,10 +9,10 @@ from shoal.client.requests import Client
 from shoal.clock import Clock
 from shoal.controlplane.hosted import HostedClusters
 from shoal.controlplane.jobs.controller import JOBS
-from shoal.controlplane.nodes.alarms import Alarms
 from shoal.kinds.jobs import end_of
 from shoal.objects.duration import parse_time
 from shoal.objects.errors import NotFound
+from shoal.runtime.alarms import Alarms
 from shoal.runtime.dependents import Dependents
 from shoal.runtime.loop import Loop
 

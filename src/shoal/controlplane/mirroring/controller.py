@@ -12,13 +12,13 @@ from shoal.controlplane.endpoints.decide import is_slice_of
 from shoal.controlplane.endpoints.slices import Slices
 from shoal.controlplane.hosted import HostedClusters
 from shoal.controlplane.mirroring.decide import CONTROLLER, MOST, Plan, is_mirrored, plan
-from shoal.controlplane.recorder import Recorder, Source
 from shoal.kinds.discovery import MANAGED_BY, SERVICE_NAME
 from shoal.objects.errors import Forbidden
 from shoal.runtime.dependents import Dependents
 from shoal.runtime.gate import Gate
 from shoal.runtime.loop import Loop
 from shoal.runtime.ownwrites import OwnWrites
+from shoal.runtime.recorder import Recorder, Source
 
 Object = dict[str, Any]
 

@@ -1,90 +1,107 @@
 """How long a container runs and how it ends, as far as its command says so itself. Pure.
 
-Only the plainest commands are understood: `sleep 30`, `true`, `sh -c "echo hello; sleep 5 && exit 1"`, and the image
-`pause`. Any other says nothing, and nothing is guessed.
+`sleep 30`, `true`, a script of `sh -c` as far as `shell/` knows it, and the image `pause`. Any other says nothing, and
+nothing is guessed.
 """
 
 from __future__ import annotations
 
-import shlex
-from dataclasses import dataclass
+import re
 from functools import lru_cache
 from typing import Any
+
+from shoal.controlplane.nodes.shell.run import FOREVER, Ending, Exists, nobody_knows, run, run_words
+from shoal.controlplane.nodes.shell.syntax import Script, Unknown, parse
 
 Object = dict[str, Any]
 
 SHELLS = ("sh", "bash", "ash", "dash")
-UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-FOREVER = 10.0 * 365 * 86400
 PAUSE = "pause"
 """The image that does nothing for ever."""
+REFERENCE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
+MEMBER = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
-    seconds: float
-    """From its start."""
-    code: int
-    leaves: bool = False
-    """It ends the script it is in."""
-
-
-def pod_ending(pod: Object) -> Ending | None:
-    """Of a pod with one container that is not started again whatever happens."""
+def pod_ending(pod: Object, exists: Exists = nobody_knows) -> Ending | None:
+    """Of a pod with one container. Of those that are always started again, and are many, only the plainest are asked,
+    and not those that run for ever."""
     containers = pod["spec"]["containers"]
-    if len(containers) != 1 or pod["spec"].get("restartPolicy") in (None, "Always"):
+    if len(containers) != 1:
         return None
-    words = (*(containers[0].get("command") or ()), *(containers[0].get("args") or ()))
-    if not words and _program(containers[0].get("image") or "").partition(":")[0] == PAUSE:
-        return Ending(FOREVER, 0)
-    return _ending(words) if words else None
+    container, restarts = containers[0], restart_policy(pod) == "Always"
+    words = (*(container.get("command") or ()), *(container.get("args") or ()))
+    if not words:
+        pauses = not restarts and _program(container.get("image") or "").partition(":")[0] == PAUSE
+        return Ending(FOREVER, 0) if pauses else None
+    found = _plain(words)
+    if restarts:
+        return found if found is not None and found.seconds < FOREVER else None
+    return found or _in_its_pod(words, pod, exists)
+
+
+def restart_policy(pod: Object) -> str:
+    """A single container may have one of its own."""
+    containers = pod["spec"]["containers"]
+    own = containers[0].get("restartPolicy") if len(containers) == 1 else None
+    return str(own or pod["spec"].get("restartPolicy") or "Always")
 
 
 @lru_cache(maxsize=1024)
-def _ending(words: tuple[str, ...]) -> Ending | None:
-    if _program(words[0]) in SHELLS:
-        return _script(words[2]) if len(words) == 3 and words[1] == "-c" else None
-    return _simple(list(words)) if words[0] != "exit" else None
-
-
-def _script(text: str) -> Ending | None:
-    lexer = shlex.shlex(text.strip().rstrip(";").replace("\n", ";"), posix=True, punctuation_chars=";&|<>()")
-    lexer.whitespace_split = True
+def _plain(words: tuple[str, ...]) -> Ending | None:
+    """What needs to know nothing of the pod, which is nearly all."""
     try:
-        tokens = list(lexer)
-    except ValueError:
+        if _program(words[0]) not in SHELLS:
+            return run_words(words)
+        script = _script(words[2]) if _is_script(words) else None
+        return run(script, {}, nobody_knows) if script is not None else None
+    except Unknown:
         return None
-    seconds, code, statement, skipped = 0.0, 0, list[str](), False
-    for token in (*tokens, ";"):
-        if token not in (";", "&&"):
-            statement.append(token)
-            continue
-        done = _simple(statement)
-        if done is None:
-            return None
-        if not skipped:
-            seconds, code = seconds + done.seconds, done.code
-            if done.leaves:
-                return Ending(seconds, code)
-        statement, skipped = [], token == "&&" and (skipped or code != 0)
-    return Ending(seconds, code)
 
 
-def _simple(words: list[str]) -> Ending | None:
-    match [_program(words[0]), *words[1:]] if words else [""]:
-        case ["true" | ":"] | ["echo", *_]:
-            return Ending(0, 0) if not any("$" in word or "`" in word for word in words) else None
-        case ["false"]:
-            return Ending(0, 1)
-        case ["sleep", "infinity" | "inf"]:
-            return Ending(FOREVER, 0)
-        case ["sleep", length] if length[-1:] in UNITS and length[:-1].isascii() and length[:-1].isdigit():
-            return Ending(int(length[:-1]) * UNITS[length[-1]], 0)
-        case ["sleep", length] if length.isascii() and length.isdigit():
-            return Ending(int(length), 0)
-        case ["exit", code] if code.isascii() and code.isdigit() and int(code) < 256:
-            return Ending(0, int(code), leaves=True)
-    return None
+def _in_its_pod(words: tuple[str, ...], pod: Object, exists: Exists) -> Ending | None:
+    if not _is_script(words):
+        return None
+    variables = _environment(pod)
+    script = _script(REFERENCE.sub(lambda found: variables.get(found[1], found[0]), words[2]))
+    try:
+        return run(script, variables, exists) if script is not None else None
+    except Unknown:
+        return None
+
+
+def _is_script(words: tuple[str, ...]) -> bool:
+    return _program(words[0]) in SHELLS and len(words) == 3 and words[1] == "-c"
+
+
+@lru_cache(maxsize=1024)
+def _script(text: str) -> Script | None:
+    try:
+        return parse(text)
+    except Unknown:
+        return None
+
+
+def _environment(pod: Object) -> dict[str, str]:
+    """Variables that the pod itself says, not those of ConfigMaps, Secrets or the image."""
+    found: dict[str, str] = {}
+    for each in pod["spec"]["containers"][0].get("env") or ():
+        path = ((each.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath")
+        value = _field(pod, path) if path else None if each.get("valueFrom") else each.get("value") or ""
+        if value is None:
+            found.pop(each["name"], None)
+        else:
+            found[each["name"]] = REFERENCE.sub(lambda other: found.get(other[1], other[0]), value)
+    return found
+
+
+def _field(pod: Object, path: str) -> str | None:
+    metadata = pod["metadata"]
+    if member := MEMBER.fullmatch(path):
+        return str((metadata.get(member[1]) or {}).get(member[2], ""))
+    place, _, name = path.partition(".")
+    if place == "metadata" and name in ("name", "namespace", "uid"):
+        return str(metadata.get(name, ""))
+    return str(pod["spec"].get(name, "")) if path in ("spec.nodeName", "spec.serviceAccountName") else None
 
 
 def _program(word: str) -> str:

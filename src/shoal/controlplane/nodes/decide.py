@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 from zlib import crc32
 
-from shoal.controlplane.nodes.commands import pod_ending
+from shoal.controlplane.nodes.commands import restart_policy
+from shoal.controlplane.nodes.initializing import Initial
 from shoal.controlplane.nodes.nodestatus import host_of, node_status
 from shoal.controlplane.nodes.podstatus import Place, pod_status
+from shoal.controlplane.nodes.shell.run import Ending
 from shoal.controlplane.nodes.stages import Delay, PodNext, Stage, Stages
 from shoal.kinds.simulated import SIMULATE
 from shoal.objects.conditions import condition_is, get_condition
@@ -22,8 +24,10 @@ from shoal.objects.duration import parse_duration, parse_time
 Object = dict[str, Any]
 
 ENDED = ("Succeeded", "Failed")
-KILLED = PodNext(phase="Failed", containers="terminated", exitCode=143, reason="Error")
-"""By SIGTERM: how the containers of a deleted pod end."""
+FORGIVEN_SECONDS = 600.0
+IMAGE_PULL = "image-pull"
+SIGTERM = 143
+"""How the containers of a deleted pod end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,58 +58,81 @@ def decide_node(node: Object, stages: Stages, *, version: str, address: str, now
     return Decision(at=at)
 
 
-def decide_pod(pod: Object, node: Object, stages: Stages, *, address: str, now: float, stamp: str) -> Decision:
-    """`address` is the pod's unless it has one. On a node that is not ready, nothing happens to its pods."""
+def decide_pod(
+    pod: Object,
+    node: Object,
+    stages: Stages,
+    *,
+    ending: Ending | None,
+    address: str,
+    now: float,
+    stamp: str,
+    initial: Initial | None = None,
+) -> Decision:
+    """`ending` is what its command says; `address` is the pod's unless it has one; `initial` the init container that
+    has its turn. On a node that is not ready, nothing happens to its pods."""
     if not condition_is(node, "Ready"):
         return Decision()
-    facts = pod_facts(pod, stages)
+    simulate = _chosen(pod, stages, "pods") or _misses_image(pod, stages)
+    place = Place(host_of(node), address, stamp)
+    told = pod
+    if initial is not None and not simulate:
+        told, ending, place = initial.pod, initial.ending, replace(place, turn=initial.index)
+    facts = pod_facts(told, simulate, ending, initializing=told is not pod)
     at: float | None = None
-    for stage in stages.pods:
-        if not stage.matches(facts):
-            continue
-        due = _due(stage, pod, now)
+    for stage in stages.of_pod(facts):
+        due = _due(stage, told, now, ending)
         if due > now:
             at = due if at is None else min(at, due)
             continue
-        return _carried_out(stage, pod, Place(host_of(node), address, stamp), at)
+        return _carried_out(stage, pod, ending, place, at)
     return Decision(at=at)
 
 
-def _carried_out(stage: Stage[PodNext | None], pod: Object, place: Place, at: float | None) -> Decision:
+def _carried_out(
+    stage: Stage[PodNext | None], pod: Object, ending: Ending | None, place: Place, at: float | None
+) -> Decision:
     target = stage.next
     if target is None:
         return Decision(stage.name, at=at)
+    of = stage.delay.of if stage.delay is not None else ""
+    said = ending.stop if ending is not None and of == "trap" else ending if of == "command" else None
+    code = said.code if said is not None else target.exitCode
     if target.delete:
-        return _deleted(stage.name, pod, place)
-    ending = pod_ending(pod) if stage.delay is not None and stage.delay.of == "command" else None
-    status = pod_status(pod, replace(target, exitCode=ending.code) if ending is not None else target, place)
+        return _deleted(stage.name, pod, code if said is not None or code else SIGTERM, place)
+    if code != target.exitCode:
+        target = replace(target, exitCode=code)
+    status = pod_status(pod, target, place)
     return Decision(stage.name, status if status != pod.get("status") else None, at=at)
 
 
-def _deleted(stage: str, pod: Object, place: Place) -> Decision:
+def _deleted(stage: str, pod: Object, code: int, place: Place) -> Decision:
     """Whoever holds the pod by a finalizer gets to see how it ended."""
     metadata, status = pod["metadata"], None
     if metadata.get("finalizers") and (pod.get("status") or {}).get("phase") not in ENDED:
-        status = pod_status(pod, KILLED, place)
+        phase, reason = ("Failed", "Error") if code else ("Succeeded", "Completed")
+        target = PodNext(phase=phase, containers="terminated", exitCode=code, reason=reason)
+        status = pod_status(pod, target, place)
     return Decision(stage, status, delete=bool(metadata.get("deletionGracePeriodSeconds")))
 
 
-def pod_facts(pod: Object, stages: Stages) -> dict[str, str]:
+def pod_facts(pod: Object, simulate: str, ending: Ending | None, *, initializing: bool) -> dict[str, str]:
     metadata, status = pod["metadata"], pod.get("status") or {}
     containers = status.get("containerStatuses") or ()
     owners = metadata.get("ownerReferences") or ()
-    simulate, spec = _chosen(pod, stages, "pods"), pod["spec"]
-    ending = pod_ending(pod) if not simulate else None
+    ending = ending if not simulate else None
     return {
         "phase": status.get("phase") or "Pending",
         "deleting": "yes" if "deletionTimestamp" in metadata else "no",
         "containers": next(iter(containers[0].get("state") or ()), "none") if containers else "none",
         "simulate": simulate,
-        "restartPolicy": spec.get("restartPolicy") or "Always",
+        "restartPolicy": restart_policy(pod),
         "owner": next((str(each.get("kind")) for each in owners if each.get("controller")), ""),
         "command": "unknown" if ending is None else "fails" if ending.code else "succeeds",
         "probed": "later" if readiness_delay(pod) else "at-once",
-        "limited": "yes" if spec.get("activeDeadlineSeconds") else "no",
+        "limited": "yes" if pod["spec"].get("activeDeadlineSeconds") else "no",
+        "traps": "yes" if ending is not None and ending.stop is not None else "no",
+        "initializing": "yes" if initializing else "no",
     }
 
 
@@ -120,33 +147,39 @@ def _chosen(obj: Object, stages: Stages, kind: str) -> str:
     return asked if asked and asked in stages.alternatives(kind) else ""
 
 
-def _due(stage: Stage[Any], obj: Object, now: float) -> float:
+def _misses_image(pod: Object, stages: Stages) -> str:
+    tags = ((each.get("image") or "").rpartition(":")[2] for each in pod["spec"]["containers"])
+    return IMAGE_PULL if not stages.missing.isdisjoint(tags) else ""
+
+
+def _due(stage: Stage[Any], obj: Object, now: float, ending: Ending | None = None) -> float:
     delay = stage.delay
     if delay is None:
         return now
     since = _moment(delay.since, obj)
-    return now if since is None else since + _seconds(stage.name, delay, obj)
+    return now if since is None else since + _seconds(stage.name, delay, obj, ending)
 
 
-def _seconds(stage: str, delay: Delay, obj: Object) -> float:
+def _seconds(stage: str, delay: Delay, obj: Object, ending: Ending | None) -> float:
     metadata, seconds = obj["metadata"], delay.seconds
     asked = parse_duration((metadata.get("annotations") or {}).get(delay.annotation)) if delay.annotation else None
     if asked is not None:
         return asked
     if delay.of:
-        return _said(delay.of, obj)
+        return _said(delay.of, obj, ending)
     if delay.doubling:
-        restarts = max((each.get("restartCount") or 0 for each in _statuses(obj)), default=0)
+        restarts = max((each.get("restartCount") or 0 for each in _statuses(obj) if not _ran_well(each)), default=0)
         seconds = min(seconds * 2.0 ** min(restarts, 30), delay.most or seconds)
     if delay.jitter:
         seconds += delay.jitter * crc32(f"{metadata['uid']}/{stage}".encode()) / 2**32
     return seconds
 
 
-def _said(of: str, pod: Object) -> float:
+def _said(of: str, pod: Object, ending: Ending | None) -> float:
     if of == "command":
-        ending = pod_ending(pod)
         return ending.seconds if ending is not None else 0.0
+    if of == "trap":
+        return ending.stop.seconds if ending is not None and ending.stop is not None else 0.0
     return float(readiness_delay(pod) if of == "readiness" else pod["spec"].get("activeDeadlineSeconds") or 0)
 
 
@@ -155,6 +188,9 @@ def _moment(name: str, obj: Object) -> float | None:
     metadata = obj["metadata"]
     if name == "deadline":
         return parse_time(metadata.get("deletionTimestamp"))
+    if name == "asked":
+        deadline = parse_time(metadata.get("deletionTimestamp"))
+        return deadline - (metadata.get("deletionGracePeriodSeconds") or 0) if deadline is not None else None
     if name == "scheduled":
         bound = get_condition(obj, "PodScheduled") or {}
         return parse_time(bound.get("lastTransitionTime")) or parse_time(metadata.get("creationTimestamp"))
@@ -169,6 +205,13 @@ def _moment(name: str, obj: Object) -> float | None:
 
 def _last_end(container: Object) -> Mapping[str, Any]:
     return (container.get("lastState") or {}).get("terminated") or {}
+
+
+def _ran_well(container: Object) -> bool:
+    """So long that its earlier ends count no more."""
+    end = _last_end(container)
+    started, finished = parse_time(end.get("startedAt")), parse_time(end.get("finishedAt"))
+    return started is not None and finished is not None and finished - started >= FORGIVEN_SECONDS
 
 
 def _newest(times: Any) -> float | None:

@@ -13,11 +13,11 @@ from zlib import crc32
 from shoal.client.reflector import Key
 from shoal.client.requests import Client, Kind
 from shoal.clock import Clock, rfc3339_micro
-from shoal.controlplane.nodes.alarms import Alarms
 from shoal.controlplane.nodes.view import View
 from shoal.kinds.simulated import is_simulated
 from shoal.objects.conditions import condition_is
 from shoal.objects.errors import NotFound
+from shoal.runtime.alarms import Alarms
 from shoal.runtime.loop import Loop
 
 Object = dict[str, Any]

@@ -12,7 +12,7 @@ from shoal.controlplane.nodes.lifecycle.controller import NodeLifecycle
 from shoal.controlplane.nodes.places import HostedClusters, OneCluster
 from shoal.controlplane.nodes.stages import Stages
 from shoal.controlplane.nodes.view import View
-from shoal.controlplane.recorder import Recorder
+from shoal.runtime.recorder import Recorder
 
 
 class Runnable(Protocol):
@@ -24,7 +24,7 @@ class Runnable(Protocol):
 def node_loops(client: Client, clock: Clock, stages: Stages | None = None) -> list[Runnable]:
     """For the logical clusters of profile `cluster` in one store. `client` is at root."""
     view = View(HostedClusters(client, clock), clock)
-    kubelet = Kubelet(view, clock, Recorder(client, clock), stages)
+    kubelet = Kubelet(view, clock, Recorder(client.at, clock), stages)
     lifecycle = NodeLifecycle(view, clock)
     return [view, kubelet.nodes, kubelet.pods, lifecycle.taints, lifecycle.evictions]
 
@@ -32,5 +32,5 @@ def node_loops(client: Client, clock: Clock, stages: Stages | None = None) -> li
 def simulated_node_loops(client: Client, clock: Clock, stages: Stages | None = None) -> list[Runnable]:
     """For the one cluster behind an API server, whose own control plane looks after nodes by their Leases."""
     view = View(OneCluster(client), clock)
-    kubelet = Kubelet(view, clock, Recorder(client, clock), stages)
+    kubelet = Kubelet(view, clock, Recorder(client.at, clock), stages)
     return [view, kubelet.nodes, kubelet.pods, Heartbeats(view, clock).loop]

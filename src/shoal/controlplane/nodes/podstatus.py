@@ -16,6 +16,7 @@ Object = dict[str, Any]
 
 OWN = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
 COMPLETED: Object = {"exitCode": 0, "reason": "Completed"}
+BACK_OFF = "back-off restarting failed container"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,8 @@ class Place:
     address: str
     """The pod's own, unless it has one or shares the node's."""
     now: str
+    turn: int | None = None
+    """Which of its init containers has it, while it is not initialized."""
 
 
 def pod_status(pod: Object, target: PodNext, place: Place) -> Object:
@@ -37,22 +40,22 @@ def pod_status(pod: Object, target: PodNext, place: Place) -> Object:
     generation = pod["metadata"].get("generation")
     if generation:
         status["observedGeneration"] = generation
-    if target.initialized:
+    if target.initialized or place.turn is not None:
         address = place.host if spec.get("hostNetwork") else old.get("podIP") or place.address
         status |= {"podIP": address, "podIPs": [{"ip": address}]}
-    made = _Containers(pod["metadata"]["uid"], old, target, place.now)
+    made = _Containers(pod["metadata"]["uid"], old, target, place)
     status["containerStatuses"] = [made.main(each) for each in spec["containers"]]
     if spec.get("initContainers"):
-        status["initContainerStatuses"] = [made.initial(each) for each in spec["initContainers"]]
+        status["initContainerStatuses"] = [made.initial(*each) for each in enumerate(spec["initContainers"])]
     if spec.get("ephemeralContainers"):
         status["ephemeralContainerStatuses"] = [made.ephemeral(each) for each in spec["ephemeralContainers"]]
-    status["conditions"] = _conditions(pod, old, target, place.now)
+    status["conditions"] = _conditions(pod, status, old, target, place)
     return status
 
 
 class _Containers:
-    def __init__(self, uid: str, old: Object, target: PodNext, now: str) -> None:
-        self._uid, self._target, self._now = uid, target, now
+    def __init__(self, uid: str, old: Object, target: PodNext, place: Place) -> None:
+        self._uid, self._target, self._now, self._turn = uid, target, place.now, place.turn
         self._old = {
             each["name"]: each
             for field in ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
@@ -68,16 +71,28 @@ class _Containers:
             return self._ended(container, before, {"exitCode": target.exitCode, "reason": target.reason})
         return self._running(container, before, ready=target.ready)
 
-    def initial(self, container: Object) -> Object:
-        """Init containers have done their work; those that go on beside the others run and end with them."""
-        before = self._old.get(container["name"]) or {}
-        if not self._target.initialized:
+    def initial(self, index: int, container: Object) -> Object:
+        """Init containers have done their work, or one has its turn; those that go on beside the others run and end
+        with them."""
+        target, before = self._target, self._old.get(container["name"]) or {}
+        if not target.initialized and (self._turn is None or index > self._turn):
             return self._waiting(container, before, "PodInitializing")
+        if not target.initialized and index == self._turn:
+            return self._has_turn(container, before)
         if container.get("restartPolicy") != "Always":
             return {**self._ended(container, before, COMPLETED), "ready": True}
-        if self._target.containers == "terminated":
+        if target.containers == "terminated" or target.phase == "Failed":
             return self._ended(container, before, COMPLETED)
         return self._running(container, before, ready=True)
+
+    def _has_turn(self, container: Object, before: Object) -> Object:
+        target = self._target
+        if target.init == "running":
+            return self._running(container, before, ready=False)
+        if target.init == "waiting":
+            return self._waiting(container, before, "CrashLoopBackOff", BACK_OFF)
+        how = {"exitCode": target.exitCode, "reason": "Error"} if target.exitCode else COMPLETED
+        return {**self._ended(container, before, how), "ready": not target.exitCode}
 
     def ephemeral(self, container: Object) -> Object:
         before = self._old.get(container["name"]) or {}
@@ -98,7 +113,8 @@ class _Containers:
         made = self._status(container, before, {"waiting": waiting}, before.get("restartCount") or 0)
         running = (before.get("state") or {}).get("running")
         if running is not None:
-            ended = self._terminated(before, running, {"exitCode": self._target.exitCode, "reason": "Error"})
+            how = {"exitCode": self._target.exitCode, "reason": "Error"} if self._target.exitCode else COMPLETED
+            ended = self._terminated(before, running, how)
             made["lastState"] = {"terminated": ended}
         elif not before.get("containerID"):
             made |= {"containerID": "", "imageID": ""}
@@ -146,14 +162,14 @@ class _Containers:
         return made
 
 
-def _conditions(pod: Object, old: Object, target: PodNext, now: str) -> list[Object]:
+def _conditions(pod: Object, new: Object, old: Object, target: PodNext, place: Place) -> list[Object]:
     before = {each.get("type"): each for each in old.get("conditions") or ()}
     generation = pod["metadata"].get("generation")
 
     def condition(kind: str, holds: bool, reason: str = "", message: str = "") -> Object:
         was, status = before.get(kind) or {}, "True" if holds else "False"
         since = was.get("lastTransitionTime") if was.get("status") == status else None
-        made: Object = {"type": kind, "status": status, "lastProbeTime": None, "lastTransitionTime": since or now}
+        made: Object = {"type": kind, "status": status, "lastProbeTime": None, "lastTransitionTime": since or place.now}
         made |= {"observedGeneration": generation} if generation else {}
         return made | {field: text for field, text in (("reason", reason), ("message", message)) if text}
 
@@ -163,9 +179,10 @@ def _conditions(pod: Object, old: Object, target: PodNext, now: str) -> list[Obj
     names = " ".join(each["name"] for each in pod["spec"]["containers"])
     why = f"containers with unready status: [{names}]" if unready == "ContainersNotReady" else ""
     gates = "" if unready else _closed_gates(pod["spec"].get("readinessGates") or (), before)
-    initializing = [each["name"] for each in pod["spec"].get("initContainers") or ()] if not target.initialized else []
+    unfinished = [] if target.initialized else new.get("initContainerStatuses") or ()
+    initializing = [each["name"] for each in unfinished if not each["ready"]]
     return [
-        condition("PodReadyToStartContainers", target.initialized and not ended),
+        condition("PodReadyToStartContainers", (target.initialized or place.turn is not None) and not ended),
         condition(
             "Initialized",
             not initializing,

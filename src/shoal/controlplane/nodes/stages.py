@@ -6,7 +6,7 @@ A mistake in the data (an unknown field, a phase that does not exist) is an erro
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any, Generic, TypeVar
@@ -17,13 +17,18 @@ Object = dict[str, Any]
 N = TypeVar("N")
 
 FACTS = {
-    "pods": ("phase", "deleting", "containers", "simulate", "restartPolicy", "owner", "command", "probed", "limited"),
+    "pods": (
+        *("phase", "deleting", "containers", "simulate", "restartPolicy", "owner"),
+        *("command", "probed", "limited", "traps", "initializing"),
+    ),
     "nodes": ("simulate", "ready"),
 }
-MOMENTS = ("created", "scheduled", "accepted", "started", "ended", "deadline")
-SAYINGS = ("", "command", "readiness", "activeDeadlineSeconds")
+MOMENTS = ("created", "scheduled", "accepted", "started", "ended", "asked", "deadline")
+SAYINGS = ("", "command", "trap", "readiness", "activeDeadlineSeconds")
 PHASES = ("Pending", "Running", "Succeeded", "Failed")
 STATES = ("waiting", "running", "terminated")
+KEPT = 1024
+"""Answers to which stages match: more than there are in practice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,8 @@ class PodNext:
     phase: str = ""
     containers: str = ""
     initialized: bool = True
+    init: str = ""
+    """The state of the init container that has its turn, while the pod is not initialized."""
     ready: bool = False
     exitCode: int = 0  # noqa: N815 - as the data has it
     reason: str = ""
@@ -70,9 +77,24 @@ class Stages:
     """None: the pod stays as it is."""
     nodes: tuple[Stage[Mapping[str, Object]], ...]
     """Conditions that are not the healthy ones, by type."""
+    missing: frozenset[str]
+    """Tags of images that cannot be pulled."""
     capacity: Mapping[str, str]
     conditions: tuple[Object, ...]
     node_info: Mapping[str, str]
+    _of_pods: dict[tuple[str, ...], tuple[Stage[PodNext | None], ...]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def of_pod(self, facts: Mapping[str, str]) -> tuple[Stage[PodNext | None], ...]:
+        """Those of the pods' stages that match. Most pods are alike, so the answer is kept."""
+        key = tuple(facts.values())
+        found = self._of_pods.get(key)
+        if found is None:
+            if len(self._of_pods) >= KEPT:
+                self._of_pods.clear()
+            found = self._of_pods[key] = tuple(stage for stage in self.pods if stage.matches(facts))
+        return found
 
     def alternatives(self, kind: str) -> frozenset[str]:
         """What the annotation may choose; anything else counts as nothing."""
@@ -91,6 +113,7 @@ def read_stages(text: str) -> Stages:
     return Stages(
         pods=tuple(_stage(each, "pods", _pod_next(each.get("next") or {})) for each in data["pods"]),
         nodes=tuple(_stage(each, "nodes", dict(each.get("next") or {})) for each in data["nodes"]),
+        missing=frozenset(data.get("missing") or ()),
         capacity=node["capacity"],
         conditions=tuple(node["conditions"]),
         node_info=node["nodeInfo"],
@@ -115,6 +138,7 @@ def _pod_next(data: Object) -> PodNext | None:
     if not following.delete:
         _known("phase", {following.phase: None}, PHASES)
         _known("state of containers", {following.containers: None}, STATES)
+        _known("state of the init container", {following.init: None}, ("", *STATES))
     return following
 
 

@@ -1,17 +1,34 @@
-"""Which changes of an owner of pods are news, and which only its own status written down. Pure."""
+"""Which changes are news: of an owner of pods, and of pods that nobody owns yet. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+
+from shoal.client.reflector import Key
+from shoal.objects.ownership import controller_of, selector_of
+from shoal.objects.selectors import LabelSelector
 
 Object = dict[str, Any]
 
 
 def is_new(before: Object | None, now: Object | None) -> bool:
-    """Whether somebody asked for something: then nobody should wait."""
+    """Whether somebody asked for something, and it is not only the owner's status that was written down: then nobody
+    should wait."""
     if before is None or now is None:
         return True
     return _asked(before["metadata"]) != _asked(now["metadata"])
+
+
+def adopters(
+    pod: Object | None, owners: Iterable[tuple[Key, Object]], selector: Callable[[Object], LabelSelector] = selector_of
+) -> Iterator[Key]:
+    """Which of the owners would take the pod, where nobody controls it."""
+    if pod is not None and controller_of(pod) is None:
+        labels = pod["metadata"].get("labels")
+        for key, owner in owners:
+            if selector(owner).matches(labels):
+                yield key
 
 
 def _asked(metadata: Object) -> tuple[object, ...]:

@@ -5,7 +5,7 @@ The owner's loop asks `in_sight` before it decides anything: a slow watch makes 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, Protocol
 
@@ -14,7 +14,7 @@ from shoal.client.requests import Client, Kind
 from shoal.controlplane.podcontrol.batches import each, slow_start
 from shoal.controlplane.podcontrol.template import from_template
 from shoal.objects.errors import NotFound, StatusError
-from shoal.objects.ownership import Claims, adoption, controller_reference, release
+from shoal.objects.ownership import Claims, adoption, controller_named, controller_reference, release
 from shoal.runtime.dependents import Dependents
 from shoal.runtime.ownwrites import OwnWrites
 
@@ -51,6 +51,12 @@ class PodControl:
         self._writes: OwnWrites[Key] = OwnWrites(pods)
         self._deleted: dict[Key, set[str]] = {}
         """Uids of pods whose deletion the server has accepted and the view does not show yet."""
+
+    def owners(self, key: Key, before: Object | None, now: Object | None) -> Iterator[Key]:
+        """Who controls the pod of that key, and who did."""
+        group = self._api_version.partition("/")[0]
+        for name in {controller_named(before, group, self._named), controller_named(now, group, self._named)} - {""}:
+            yield key[0], key[1], name
 
     def in_sight(self, key: Key) -> bool:
         return self._writes.in_sight(key)
@@ -93,7 +99,7 @@ class PodControl:
         async def one() -> None:
             pod = next(left)
             try:
-                made = await client.create(PODS, pod, key[1])
+                made = await client.create(PODS, pod, key[1], brief=True)
             except StatusError as error:
                 if not _is_namespace_ending(error):
                     self._tell(key[0], owner, "create", pod["metadata"].get("name", ""), error)
@@ -116,7 +122,7 @@ class PodControl:
             metadata = pod["metadata"]
             gone.add(metadata["uid"])
             try:
-                await client.delete(PODS, metadata["name"], key[1], uid=metadata["uid"])
+                await client.delete(PODS, metadata["name"], key[1], uid=metadata["uid"], brief=True)
             except NotFound:
                 return
             except Exception as error:

@@ -13,16 +13,16 @@ from shoal.client.reflector import Key
 from shoal.client.requests import Client, Kind
 from shoal.clock import Clock, rfc3339
 from shoal.controlplane.hosted import HostedClusters
+from shoal.controlplane.podcontrol.changes import adopters
 from shoal.controlplane.podcontrol.control import PodControl, Teller
 from shoal.controlplane.replicasets.decide import Plan, plan, sorted_out, status
 from shoal.kinds.pod_state import next_availability
-from shoal.objects.errors import NotFound
-from shoal.objects.ownership import claim, controller_named, controller_of, selector_of
+from shoal.objects.ownership import claim, controller_of, selector_of
 from shoal.objects.selectors import LabelSelector
 from shoal.runtime.dependents import Dependents
 from shoal.runtime.gate import Gate
 from shoal.runtime.loop import Loop
-from shoal.runtime.ownwrites import OwnWrites
+from shoal.runtime.ownwrites import OwnStatuses
 
 Object = dict[str, Any]
 
@@ -47,10 +47,6 @@ class Owners:
     unsaid: frozenset[str] = frozenset()
     """Fields of the status that it does not have."""
 
-    def named(self, pod: Object | None) -> str:
-        """The one that controls the pod, or empty."""
-        return controller_named(pod, self.api_version.partition("/")[0], self.kind)
-
 
 OWNERS = Owners(REPLICA_SETS, "apps/v1", "ReplicaSet")
 
@@ -68,10 +64,10 @@ class ReplicaSetLoop:
         tell: Teller | None = None,
         owners: Owners = OWNERS,
     ) -> None:
-        self._client, self._clock, self._hosted = client, clock, hosted
+        self._clock, self._hosted = clock, hosted
         self._sets, self._pods, self._owners = sets, pods, owners
         self._control = PodControl(client, pods, owners.resource, owners.api_version, owners.kind, tell)
-        self._statuses: OwnWrites[Key] = OwnWrites(sets)
+        self._statuses = OwnStatuses(client, owners.resource, sets)
         self._rests: dict[Key, float] = {}
         self.loop: Loop[Key] = Loop(owners.resource.plural, clock, self.reconcile, WORKERS)
         self._gate: Gate[Key] = Gate(self.loop.queue.add, sets, pods)
@@ -82,14 +78,10 @@ class ReplicaSetLoop:
         self.loop.queue.add(key)
 
     def _pod_changed(self, key: Key, before: Object | None, now: Object | None) -> None:
-        names = {self._owners.named(before), self._owners.named(now)} - {""}
-        for name in names:
-            self._wake((key[0], key[1], name))
-        if now is not None and controller_of(now) is None:
-            labels = now["metadata"].get("labels")
-            for owner, replica_set in self._sets.beside(key):
-                if self._owners.selector(replica_set).matches(labels):
-                    self.loop.queue.add(owner)
+        for owner in self._control.owners(key, before, now):
+            self._wake(owner)
+        for owner in adopters(now, self._sets.beside(key), self._owners.selector):
+            self.loop.queue.add(owner)
 
     def _wake(self, key: Key) -> None:
         if not self._control.in_sight(key):
@@ -152,11 +144,4 @@ class ReplicaSetLoop:
         now = self._clock.now()
         wanted = status(replica_set, active, terminating, failure, now, rfc3339(now))
         wanted = {field: value for field, value in wanted.items() if field not in self._owners.unsaid}
-        if wanted == replica_set.get("status"):
-            return
-        client = self._client.at(key[0])
-        try:
-            written = await client.update(self._owners.resource, {**replica_set, "status": wanted}, "status")
-        except NotFound:
-            return
-        self._statuses.wrote(key, written)
+        await self._statuses.write(key, replica_set, wanted)

@@ -62,10 +62,12 @@ def status(
     spec = replica_set["spec"]
     labels = ((spec["template"].get("metadata") or {}).get("labels") or {}).items()
     min_ready = spec.get("minReadySeconds") or 0
+    ready = [pod for pod in active if is_ready(pod)]
+    available = [pod for pod in ready if is_available(pod, min_ready, now)] if min_ready else ready
     counts = {
         "fullyLabeledReplicas": sum(labels <= (pod["metadata"].get("labels") or {}).items() for pod in active),
-        "readyReplicas": sum(map(is_ready, active)),
-        "availableReplicas": sum(is_available(pod, min_ready, now) for pod in active),
+        "readyReplicas": len(ready),
+        "availableReplicas": len(available),
     }
     found: Object = {"replicas": len(active), "terminatingReplicas": len(terminating)}
     found |= {field: count for field, count in counts.items() if count}

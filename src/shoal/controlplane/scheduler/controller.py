@@ -12,12 +12,12 @@ from shoal.client.reflector import Key
 from shoal.client.requests import Client
 from shoal.clock import Clock
 from shoal.controlplane.scheduler.home import Home
-from shoal.controlplane.scheduler.recorder import Recorder
 from shoal.controlplane.scheduler.round import Round
 from shoal.controlplane.scheduler.shape import Shapes
 from shoal.controlplane.scheduler.sources import See, Sources
 from shoal.controlplane.scheduler.writing import Writer
 from shoal.runtime.loop import Loop
+from shoal.runtime.recorder import Recorder
 
 Object = dict[str, Any]
 
@@ -32,7 +32,7 @@ class Scheduler:
         self.loop: Loop[str] = Loop("scheduler", clock, self.reconcile)
         self.homes: dict[str, Home] = {}
         self._shapes = Shapes()
-        self._recorder = Recorder(client, clock)
+        self._recorder = Recorder(client.at, clock)
         self.sources = Sources(client, clock, self)
         self.loop.sources += [self.sources.run, self._recorder.run]
 

@@ -153,9 +153,12 @@ class Pending:
 
     def drop(self, key: PodKey) -> None:
         if self._pods.pop(key, None) is not None:
-            group = self._groups[self._home.pop(key)]
+            home = self._home.pop(key)
+            group = self._groups[home]
             del group.pods[key]
             group.untold.pop(key, None)
+            if not group.pods and group.ranking.ties is not None:
+                self._forget(home)  # its volumes may be elsewhere when the next such pod comes
 
     def move(self, which: Callable[[Waiting], bool] | None = None) -> bool:
         """Those of `which` go to new groups, without it all that belong to other groups now. Whether there are any."""
@@ -164,7 +167,7 @@ class Pending:
         for waiting in moved:
             key = self._home[waiting.key]
             self.drop(waiting.key)
-            if which is not None and not self._groups[key].pods:
+            if which is not None and key in self._groups and not self._groups[key].pods:
                 self._forget(key)
         for waiting in moved:
             self.join(waiting)

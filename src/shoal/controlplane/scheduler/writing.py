@@ -8,14 +8,16 @@ from shoal.client.requests import Client
 from shoal.clock import Clock, rfc3339
 from shoal.controlplane.scheduler.decide import SCHEDULER
 from shoal.controlplane.scheduler.home import CLAIMS, Bind, Evict, Refusal, unscheduled
-from shoal.controlplane.scheduler.recorder import Recorder
+from shoal.controlplane.scheduler.pending import Waiting
 from shoal.controlplane.scheduler.snapshot import PodKey, Resident
 from shoal.controlplane.scheduler.sources import LATER, PODS
 from shoal.kinds.volumes import SELECTED_NODE
 from shoal.objects.errors import Conflict, NotFound
+from shoal.runtime.recorder import NORMAL, WARNING, Recorder, Source
 
 Object = dict[str, Any]
 
+SOURCE = Source(SCHEDULER, "v1", "Pod", instance=f"{SCHEDULER}-shoal")
 PREEMPTED = f"{SCHEDULER}: preempting to accommodate a higher priority pod"
 
 
@@ -42,7 +44,8 @@ class Writer:
             "target": {"apiVersion": "v1", "kind": "Node", "name": bind.node},
         }
         await self._client.call("POST", f"{self._prefix}namespaces/{namespace}/pods/{name}/binding", body=body)
-        self._recorder.scheduled(self._cluster, bind)
+        said = f"Successfully assigned {namespace}/{name} to {bind.node}"
+        self._recorder.record(SOURCE, self._cluster, _named(bind.pod), NORMAL, "Scheduled", said, action="Binding")
 
     async def tell(self, refusal: Refusal) -> None:
         pod = refusal.pod
@@ -53,7 +56,10 @@ class Writer:
             await self._patch_status(pod.key, pod.uid, status)
         except NotFound:
             return  # the watch will say so
-        self._recorder.failed(self._cluster, refusal)
+        about = _named(pod)
+        self._recorder.record(
+            SOURCE, self._cluster, about, WARNING, "FailedScheduling", refusal.message, action="Scheduling"
+        )
 
     async def evict(self, evict: Evict, victim: Resident) -> None:
         if victim.peer.leaving:
@@ -71,9 +77,17 @@ class Writer:
             await self._client.delete(PODS, victim.key[1], victim.key[0], uid=victim.uid)
         except (NotFound, Conflict):
             return  # it is gone, or another has its name
-        self._recorder.preempted(self._cluster, evict, victim)
+        about, by = _named(victim), _named(evict.pod)
+        said = f"Preempted by pod {evict.pod.uid} on node {evict.plan.node}"
+        self._recorder.record(SOURCE, self._cluster, about, NORMAL, "Preempted", said, action="Preempting", related=by)
 
     async def _patch_status(self, key: PodKey, uid: str, status: Object) -> None:
         path = self._client.path(PODS, key[1], key[0], "status")
         body = {"metadata": {"uid": uid}, "status": status}
         await self._client.call("PATCH", path, body=body, content="application/strategic-merge-patch+json")
+
+
+def _named(pod: Waiting | Resident) -> Object:
+    """As much of its object as an event needs."""
+    namespace, name = pod.key
+    return {"metadata": {"namespace": namespace, "name": name, "uid": pod.uid}}

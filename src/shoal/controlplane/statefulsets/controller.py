@@ -11,20 +11,20 @@ from shoal.controlplane.history import History, Newest
 from shoal.controlplane.hosted import HostedClusters
 from shoal.controlplane.pacing import Pace
 from shoal.controlplane.podcontrol.batches import slow_start
-from shoal.controlplane.podcontrol.changes import is_new
+from shoal.controlplane.podcontrol.changes import adopters, is_new
 from shoal.controlplane.podcontrol.control import PodControl
-from shoal.controlplane.recorder import Recorder
 from shoal.controlplane.statefulsets.decide import Decision, Snapshot, decide, outdated
 from shoal.controlplane.statefulsets.identity import claim_templates, members
 from shoal.controlplane.statefulsets.telling import Telling
 from shoal.kinds.pod_state import next_availability
 from shoal.kinds.revisions import same_as
-from shoal.objects.errors import AlreadyExists, NotFound, StatusError
-from shoal.objects.ownership import claim, controller_named, controller_of, selector_of
+from shoal.objects.errors import AlreadyExists, StatusError
+from shoal.objects.ownership import claim
 from shoal.runtime.dependents import Dependents
 from shoal.runtime.gate import Gate
 from shoal.runtime.loop import Later, Loop
-from shoal.runtime.ownwrites import OwnWrites
+from shoal.runtime.ownwrites import OwnStatuses, OwnWrites
+from shoal.runtime.recorder import Recorder
 
 Object = dict[str, Any]
 
@@ -53,7 +53,7 @@ class StatefulSetLoop:
         self._telling = Telling(recorder)
         self._control = PodControl(client, pods, STATEFUL_SETS, "apps/v1", "StatefulSet", self._telling.pod)
         self._history = History(client, revisions, STATEFUL_SETS, "StatefulSet")
-        self._statuses: OwnWrites[Key] = OwnWrites(sets)
+        self._statuses = OwnStatuses(client, STATEFUL_SETS, sets)
         self._claim_writes: OwnWrites[Key] = OwnWrites(claims)
         self.loop: Loop[Key] = Loop("statefulsets", clock, self.reconcile)
         self._gate: Gate[Key] = Gate(self.loop.queue.add, sets, pods, claims, revisions)
@@ -70,13 +70,11 @@ class StatefulSetLoop:
             self._pace.wake(key)
 
     def _pod_changed(self, key: Key, before: Object | None, now: Object | None) -> None:
-        for name in {controller_named(before, "apps", "StatefulSet"), controller_named(now, "apps", "StatefulSet")}:
-            if name and self._control.in_sight((key[0], key[1], name)):
-                self._pace.wake((key[0], key[1], name))
-        if now is not None and controller_of(now) is None:
-            for owner, stateful_set in self._sets.beside(key):
-                if selector_of(stateful_set).matches(now["metadata"].get("labels")):
-                    self.loop.queue.add(owner)
+        for owner in self._control.owners(key, before, now):
+            if self._control.in_sight(owner):
+                self._pace.wake(owner)
+        for owner in adopters(now, self._sets.beside(key)):
+            self.loop.queue.add(owner)
 
     def _claim_changed(self, key: Key, before: Object | None, now: Object | None) -> None:
         for owner, stateful_set in self._sets.beside(key):
@@ -130,7 +128,7 @@ class StatefulSetLoop:
         failure = await self._carried_out(key, stateful_set, decision)
         if failure is None and decision.create and not pods:
             return UNSEEN_SECONDS  # there is nothing to tell of but what cannot be seen yet
-        await self._write_status(key, stateful_set, decision.status)
+        await self._statuses.write(key, stateful_set, decision.status)
         if failure is not None:
             raise failure
         live = {current["metadata"]["name"], newest.revision["metadata"]["name"]}
@@ -173,16 +171,6 @@ class StatefulSetLoop:
         for name, (_, patch) in decision.owners.items():
             self._claim_writes.wrote(key, await client.merge(CLAIMS, name, patch, key[1]))
         return None
-
-    async def _write_status(self, key: Key, stateful_set: Object, status: Object) -> None:
-        if status == stateful_set.get("status"):
-            return
-        client = self._client.at(key[0])
-        try:
-            written = await client.update(STATEFUL_SETS, {**stateful_set, "status": status}, "status")
-        except NotFound:
-            return
-        self._statuses.wrote(key, written)
 
     def _in_sight(self, key: Key) -> bool:
         views = self._control, self._history, self._statuses, self._claim_writes

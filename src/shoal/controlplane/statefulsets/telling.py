@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.controlplane.recorder import Recorder, Source
+from shoal.runtime.recorder import Recorder, Source
 
 Object = dict[str, Any]
 

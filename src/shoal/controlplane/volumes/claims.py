@@ -8,7 +8,6 @@ from shoal.client.reflector import Key
 from shoal.client.requests import Client, Kind
 from shoal.clock import Clock, rfc3339
 from shoal.controlplane.hosted import HostedClusters
-from shoal.controlplane.recorder import Recorder, Source
 from shoal.controlplane.volumes.decide import (
     Around,
     Bind,
@@ -35,6 +34,7 @@ from shoal.runtime.dependents import Dependents
 from shoal.runtime.gate import Gate
 from shoal.runtime.loop import Loop
 from shoal.runtime.ownwrites import OwnWrites
+from shoal.runtime.recorder import Recorder, Source
 
 Object = dict[str, Any]
 

@@ -16,11 +16,13 @@ from shoal.fleet.bus.interface import Message, Name, NameTaken, Report, Told, me
 from shoal.fleet.bus.secret import is_left_over, is_of, kubeconfig_secret
 from shoal.fleet.resources import LOGICAL_CLUSTERS, MANAGED_CLUSTERS, SECRETS
 from shoal.kinds import fleet
-from shoal.objects.errors import NotFound
+from shoal.objects.errors import Forbidden, NotFound
 
 log = logging.getLogger("shoal.fleet")
 
 Object = dict[str, Any]
+
+TAKEN = "Secret {} is there already and is somebody else's; rename or delete it"
 
 
 class WatchBus:
@@ -75,11 +77,15 @@ class WatchBus:
         except NotFound:
             await self._hub.create(SECRETS, wanted, namespace)
             return
+        except Forbidden:
+            # A worker is shown kubeconfigs only, and those only of its own ManagedClusters.
+            await self._hub.get(MANAGED_CLUSTERS, message.name[1], namespace)
+            raise NameTaken(TAKEN.format(name)) from None
         if is_left_over(found, message.managed):
             await self._hub.delete(SECRETS, name, namespace, uid=found["metadata"]["uid"])
             await self._hub.create(SECRETS, wanted, namespace)
         elif not is_of(found, message.mark.uid):
-            raise NameTaken(f"Secret {name} is there already and is somebody else's; rename or delete it")
+            raise NameTaken(TAKEN.format(name))
         elif found.get("data") != wanted["data"]:
             await self._hub.merge(SECRETS, name, {"data": wanted["data"]}, namespace)
 
@@ -90,8 +96,8 @@ class WatchBus:
             secret = await self._hub.get(SECRETS, secret_name, namespace)
             if is_of(secret, message.mark.uid):
                 await self._hub.delete(SECRETS, secret_name, namespace, uid=secret["metadata"]["uid"])
-        except NotFound:
-            pass
+        except (NotFound, Forbidden):
+            pass  # somebody else's, if there is one
         try:
             if fleet.has_finalizer(message.managed):
                 await self._hub.update(MANAGED_CLUSTERS, fleet.without_finalizer(message.managed))

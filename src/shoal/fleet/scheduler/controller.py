@@ -1,7 +1,8 @@
-"""The fleet's scheduler: gives each ManagedCluster to a Worker, and keeps `status.availableCapacity` of Workers.
+"""The fleet's scheduler: gives each ManagedCluster to a Worker.
 
-A binding is the finalizer first, then one compare-and-swap on status. One binding at a time: each sees those before
-it. Whoever does not fit waits, and is looked at again when a Worker changes or has a slot free.
+Decisions are made one after the other, each seeing those before it: a Worker that is chosen counts as taken at once
+(assumed), and the writes go on beside each other. A binding is one compare-and-swap on the status. Whoever does not
+fit waits (`waiting`) and is told why (`telling`).
 """
 
 from __future__ import annotations
@@ -12,84 +13,136 @@ from shoal.client.reflector import Key, Reflector
 from shoal.client.requests import Client
 from shoal.clock import Clock, rfc3339
 from shoal.fleet.resources import MANAGED_CLUSTERS, WORKERS
-from shoal.fleet.scheduler.decide import decide
-from shoal.fleet.scheduler.ledger import Ledger
+from shoal.fleet.scheduler.capacity import CapacityTeller
+from shoal.fleet.scheduler.decide import bound, level
+from shoal.fleet.scheduler.ledger import Ledger, Record
+from shoal.fleet.scheduler.ranking import Rankings
+from shoal.fleet.scheduler.telling import ReasonTeller
+from shoal.fleet.scheduler.waiting import WaitingRoom
 from shoal.kinds import fleet
-from shoal.objects.errors import NotFound
+from shoal.objects.errors import NotFound, StatusError
 from shoal.runtime.loop import Later, Loop
 
 Object = dict[str, Any]
+
+LANES = 256
+"""Bindings under way at once: as many share one commit of the store."""
 
 
 class Scheduler:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client, self._clock = client, clock
         self._ledger = Ledger()
-        self._writing: Key | None = None
-        self._gone = False
-        """What is being written went away before the answer came: it must not come back into the ledger."""
-        self.bindings: Loop[Key] = Loop("fleet-scheduler", clock, self._schedule, workers=1)
-        self.capacity: Loop[Key] = Loop("fleet-capacity", clock, self._tell_capacity)
-        self._managed = Reflector(client, MANAGED_CLUSTERS, clock, self._managed_changed)
-        self._workers = Reflector(client, WORKERS, clock, self._worker_changed)
+        self._rankings = Rankings(self._ledger)
+        self._waiting = WaitingRoom(self._ledger)
+        self.bindings: Loop[Key] = Loop("fleet-scheduler", clock, self.reconcile, workers=LANES)
+        self._managed = Reflector(
+            client, MANAGED_CLUSTERS, clock, self._managed_changed, listed=self._dispatch, shared=True
+        )
+        self._workers = Reflector(client, WORKERS, clock, self._worker_changed, listed=self._dispatch, shared=True)
         self.bindings.sources += [self._managed.run, self._workers.run]
+        self.capacity = CapacityTeller(client, clock, self._ledger, self._managed, self._workers)
+        self.telling = ReasonTeller(client, clock, self._ledger, self._waiting)
+
+    @property
+    def loops(self) -> list[Loop[Any]]:
+        return [self.bindings, self.capacity.loop, self.telling.loop, self.telling.growing]
+
+    @property
+    def _informed(self) -> bool:
+        return self._managed.synced and self._workers.synced
 
     def _managed_changed(self, key: Key, obj: Object | None) -> None:
-        self._gone |= obj is None and key == self._writing
-        before = self._ledger.managed.get(key)
-        freed = self._ledger.note_managed(key, obj)
-        now = self._ledger.managed.get(key)
-        for seen in (before, now):
-            if seen is not None and fleet.assigned_worker(seen):
-                self.capacity.queue.add(("", fleet.NAMESPACE, fleet.assigned_worker(seen)))
-        if obj is not None:
+        before = self._ledger.records.get(key)
+        was = before.bound if before is not None else ""
+        record = self._ledger.note_managed(key, obj)
+        now = record.bound if record is not None else ""
+        if was != now:
+            self.capacity.look_at(was, now)
+        if record is None or not record.homeless:
+            self._waiting.leave(key)
+        else:
+            self._wait(record)
+        if record is not None and obj is not None and _is_to_be_written(obj):
             self.bindings.queue.add(key)
-        if freed:
-            self._wake()
+        self._dispatch()
 
     def _worker_changed(self, key: Key, obj: Object | None) -> None:
         different = self._ledger.note_worker(key, obj)
-        self.capacity.queue.add(key)
+        self.capacity.loop.queue.add(key)
         if different:
-            self._wake()
+            self._dispatch()
 
-    def _wake(self) -> None:
-        for key in self._ledger.waiting():
-            self.bindings.queue.add(key)
+    def _wait(self, record: Record) -> None:
+        line = self._waiting.add(record)
+        if line.closed:
+            self.telling.tell(record)
 
-    async def _schedule(self, key: Key) -> None:
-        if not (self._managed.synced and self._workers.synced):
-            raise Later("not everything has been listed yet")
-        managed = self._ledger.managed.get(key)
-        if managed is None:
+    def _dispatch(self) -> None:
+        """Everybody who fits somewhere gets a Worker, as far as lanes are free."""
+        if not self._informed:
             return
-        decision = decide(managed, self._ledger.candidates(), rfc3339(self._clock.now()))
-        self._writing = key
+        now = self._clock.monotonic()
+        for late in self._ledger.expire(now):
+            self.bindings.queue.add(late.key)
+        while len(self._ledger.assumed) < LANES and (record := self._waiting.next()) is not None:
+            worker = self._rankings.best(record)
+            if worker:
+                self._waiting.leave(record.key)
+                self._ledger.assume(record, worker, now)
+                self.bindings.queue.add(record.key)
+            else:
+                self._waiting.close(record)
+        self.telling.look()
+
+    async def reconcile(self, key: Key) -> None:
+        record = self._ledger.records.get(key)
+        if record is None:
+            return
+        if not self._informed:
+            raise Later("not everything has been listed yet")
         try:
-            if decision.finalizer is not None:
-                change = fleet.with_finalizer if decision.finalizer else fleet.without_finalizer
-                managed = await self._client.update(MANAGED_CLUSTERS, change(managed))
-            if decision.status is not None:
-                managed = {**managed, "status": decision.status}
-                self._gone = False
-                written = await self._client.update(MANAGED_CLUSTERS, managed, "status")
-                if not self._gone:
-                    self._managed_changed(key, written)
+            if record.assumed:
+                await self._bind(record, record.assumed)
+            elif record.homeless:
+                self._wait(record)
+            else:
+                await self._level(key)
         except NotFound:
             return  # it went away meanwhile: the watch says so too
+        finally:
+            self._dispatch()
 
-    async def _tell_capacity(self, key: Key) -> None:
-        worker = self._ledger.workers.get(key)
-        if worker is None:
-            return
-        if not self._managed.synced:
-            raise Later("the ManagedClusters have not been listed yet")
-        used = self._ledger.used(key[2]) if key[1] == fleet.NAMESPACE else 0
-        free = max(0, int(fleet.spec_of(worker).get("capacity") or 0) - used)
-        if fleet.status_of(worker).get("availableCapacity") == free:
-            return
-        patch = {"status": {"availableCapacity": free}}
+    async def _bind(self, record: Record, worker: str) -> None:
+        """Where nothing is heard of it the assumption stays, and the same write is tried again: it was made, then it
+        is a conflict, or it was not, and is now."""
+        assert record.obj is not None
         try:
-            await self._client.merge(WORKERS, key[2], patch, key[1], "status")
-        except NotFound:
+            managed = record.obj
+            if not fleet.has_finalizer(managed):
+                managed = await self._client.update(MANAGED_CLUSTERS, fleet.with_finalizer(managed))
+            status = bound(managed, worker, rfc3339(self._clock.now()))
+            written = await self._client.update(MANAGED_CLUSTERS, {**managed, "status": status}, "status")
+        except StatusError:
+            self._ledger.forget(record)
+            raise
+        else:
+            self._ledger.note_bound(record, worker, int(written["metadata"]["resourceVersion"]))
+        finally:
+            self.capacity.look_at(worker)
+
+    async def _level(self, key: Key) -> None:
+        managed = self._managed.objects.get(key)
+        if managed is None:
             return
+        decision = level(managed)
+        if decision.finalizer is not None:
+            change = fleet.with_finalizer if decision.finalizer else fleet.without_finalizer
+            await self._client.update(MANAGED_CLUSTERS, change(managed))
+        if decision.status is not None:
+            await self._client.update(MANAGED_CLUSTERS, {**managed, "status": decision.status}, "status")
+
+
+def _is_to_be_written(managed: Object) -> bool:
+    decision = level(managed)
+    return decision.finalizer is not None or decision.status is not None

@@ -7,6 +7,7 @@ The manager's name, the version and the time are arguments; nothing here looks a
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import orjson
@@ -221,6 +222,11 @@ def _time(said: object) -> str | None:
         return None
     if not isinstance(said, str):
         raise ValueError("time must be a string")
+    return _in_one_form(said)
+
+
+@lru_cache(maxsize=1024)
+def _in_one_form(said: str) -> str:
     moment = datetime.fromisoformat(said)
     if moment.tzinfo is None:
         raise ValueError("time must have a zone")

@@ -16,7 +16,6 @@ from shoal.kinds.karpenter import (
     DISRUPTED,
     DISRUPTION_REASON,
     INITIALIZED,
-    NODE_CLAIM,
     is_going,
     pool_of,
     provider_id,
@@ -34,9 +33,10 @@ from shoal.provision.emptiness.decide import (
 )
 from shoal.provision.homes import Homes
 from shoal.provision.lifecycle.decide import with_condition
-from shoal.provision.recorder import NORMAL, Recorder
+from shoal.provision.telling import ABOUT_CLAIMS
 from shoal.provision.view import CLAIMS, NODES, PODS, View, provider_id_of
 from shoal.runtime.loop import Later, Loop
+from shoal.runtime.recorder import NORMAL, Recorder
 
 Object = dict[str, Any]
 Place = tuple[str, str]
@@ -154,7 +154,7 @@ class Emptiness:
         said = with_condition(said, DISRUPTION_REASON, "True", now, EMPTY, "nothing runs on the node")
         self._view.claims.learn(cluster, await client.update(CLAIMS, said, "status"))
         self._recorder.record(
-            cluster, NODE_CLAIM, claim, NORMAL, "DisruptionTerminating", "Disrupting NodeClaim: Empty/Delete"
+            ABOUT_CLAIMS, cluster, claim, NORMAL, "DisruptionTerminating", "Disrupting NodeClaim: Empty/Delete"
         )
         gone = await client.delete(CLAIMS, name, uid=claim["metadata"]["uid"])
         if "deletionTimestamp" in gone.get("metadata", {}):

@@ -11,7 +11,6 @@ from shoal.kinds.karpenter import (
     FINALIZER,
     INITIALIZED,
     LAUNCHED,
-    NODE_CLAIM,
     NODE_CLASS,
     REGISTERED,
     REGISTERED_LABEL,
@@ -37,9 +36,10 @@ from shoal.provision.lifecycle.decide import (
     with_condition,
 )
 from shoal.provision.lifecycle.termination import Termination
-from shoal.provision.recorder import WARNING, Recorder
+from shoal.provision.telling import ABOUT_CLAIMS
 from shoal.provision.view import CLAIMS, NODES, View, provider_id_of
 from shoal.runtime.loop import Later, Loop
+from shoal.runtime.recorder import WARNING, Recorder
 
 Object = dict[str, Any]
 Place = tuple[str, str]
@@ -168,7 +168,7 @@ class Lifecycle:
         taints = (node.get("spec") or {}).get("taints") or ()
         if not condition_is(claim, REGISTERED) and not any(taint.get("key") == UNREGISTERED for taint in taints):
             said = f"The node came without the taint {UNREGISTERED}: pods may have run there before it was registered"
-            self._recorder.record(cluster, NODE_CLAIM, claim, WARNING, "UnregisteredTaintMissing", said)
+            self._recorder.record(ABOUT_CLAIMS, cluster, claim, WARNING, "UnregisteredTaintMissing", said)
         name = node["metadata"]["name"]
         for _ in range(TRIES):
             patch = registration_patch(claim, node)
@@ -183,7 +183,7 @@ class Lifecycle:
 
     async def _give_up(self, cluster: str, claim: Object, reason: str, message: str) -> None:
         metadata = claim["metadata"]
-        self._recorder.record(cluster, NODE_CLAIM, claim, WARNING, reason, f"NodeClaim {metadata['name']}: {message}")
+        self._recorder.record(ABOUT_CLAIMS, cluster, claim, WARNING, reason, f"NodeClaim {metadata['name']}: {message}")
         await self._homes.client(cluster).delete(CLAIMS, metadata["name"], uid=metadata["uid"])
 
     async def _patch(self, cluster: str, claim: Object, patch: Object) -> Object:

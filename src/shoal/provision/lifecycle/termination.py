@@ -26,8 +26,9 @@ from shoal.provision.lifecycle.decide import (
     with_condition,
     without_finalizer,
 )
-from shoal.provision.recorder import WARNING, Recorder
+from shoal.provision.telling import ABOUT_NODES
 from shoal.provision.view import CLAIMS, NODES, PODS, View
+from shoal.runtime.recorder import WARNING, Recorder
 
 Object = dict[str, Any]
 
@@ -79,7 +80,7 @@ class Termination:
         await self._say(cluster, claim, DRAINED, "Unknown", "Draining", f"{len(pods)} pods are waiting to be evicted")
         if blocked:
             said = f"Failed to drain node, {len(pods)} pods are waiting to be evicted: {blocked[0]}"
-            self._recorder.record(cluster, "Node", node, WARNING, "FailedDraining", said)
+            self._recorder.record(ABOUT_NODES, cluster, node, WARNING, "FailedDraining", said)
         deadline = until_out_of_patience(claim, now)
         later = BLOCKED_SECONDS if blocked else LOOK_SECONDS
         return later if deadline is None or force else min(later, deadline + 0.001)

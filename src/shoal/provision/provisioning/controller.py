@@ -11,7 +11,7 @@ from typing import Any
 from shoal.client.reflector import Key
 from shoal.clock import Clock
 from shoal.fit.resources import amounts
-from shoal.kinds.karpenter import LAUNCHED, NODE_CLAIM, READY, class_ref, is_going, template_spec
+from shoal.kinds.karpenter import LAUNCHED, READY, class_ref, is_going, template_spec
 from shoal.objects.conditions import condition_is
 from shoal.objects.errors import AlreadyExists
 from shoal.provision.cloudprovider import CloudProvider, Instance
@@ -20,9 +20,10 @@ from shoal.provision.pods import is_provisionable
 from shoal.provision.provisioning.claims import node_claim
 from shoal.provision.provisioning.decide import NewClaim, Plan, Pool, plan
 from shoal.provision.provisioning.places import places, used
-from shoal.provision.recorder import NORMAL, WARNING, Recorder
+from shoal.provision.telling import ABOUT_CLAIMS, ABOUT_PODS
 from shoal.provision.view import CLAIMS, View
 from shoal.runtime.loop import Later, Loop
+from shoal.runtime.recorder import NORMAL, WARNING, Recorder
 
 Object = dict[str, Any]
 
@@ -167,14 +168,14 @@ class Provisioning:
             if memory.refused.get(pod["metadata"]["uid"]) != reason:
                 memory.refused[pod["metadata"]["uid"]] = reason
                 said = f"Failed to schedule pod, {reason}"
-                self._recorder.record(cluster, "Pod", pod, WARNING, "FailedScheduling", said)
+                self._recorder.record(ABOUT_PODS, cluster, pod, WARNING, "FailedScheduling", said)
 
     def _promise(self, cluster: str, memory: _Memory, pod: Object, place: str) -> None:
         uid, name = pod["metadata"]["uid"], place.partition("/")[2]
         memory.refused.pop(uid, None)
         if uid not in memory.promised:
             said = f"Pod should schedule on: {place}"
-            self._recorder.record(cluster, "Pod", pod, NORMAL, "Nominated", said)
+            self._recorder.record(ABOUT_PODS, cluster, pod, NORMAL, "Nominated", said)
         memory.promised[uid] = name
 
     def _plan(self, cluster: str, pods: list[Object], memory: _Memory) -> Plan:
@@ -214,4 +215,4 @@ class Provisioning:
         self._view.claims.learn(cluster, made)
         asked = ", ".join(f"{key} {value}" for key, value in sorted(made["spec"]["resources"]["requests"].items()))
         said = f"Wanted for {len(wanted.pods)} pod(s) ({asked}), {wanted.types[0]} at {wanted.price:g} an hour"
-        self._recorder.record(cluster, NODE_CLAIM, made, NORMAL, "Created", said)
+        self._recorder.record(ABOUT_CLAIMS, cluster, made, NORMAL, "Created", said)

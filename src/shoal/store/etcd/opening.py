@@ -19,8 +19,8 @@ from shoal.store.interface import StoreFormat, StoreLost, StoreUnavailable
 FORMAT = 1
 OLDEST_VERSION = (3, 5, 13)
 """Before it etcd may lose what it had acknowledged, or tell of progress before the events it speaks of."""
-_WAKING = "before receiving SETTINGS frame"
-"""It listens, and does not serve yet."""
+_WAKING = ("before receiving SETTINGS frame", "Handshake read failed (Endpoint closing)")
+"""It listens, and does not serve yet, or not in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ async def _check_members(connection: Connection) -> None:
             )
     if len(failures) == len(connection.members):
         said = "; ".join(map(str, failures))
-        raise (Transient if _WAKING in said else StoreUnavailable)(said)
+        raise (Transient if any(sign in said for sign in _WAKING) else StoreUnavailable)(said)
 
 
 def _version(text: str) -> tuple[int, ...]:

@@ -29,7 +29,7 @@ class Registration:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client, self._clock = client, clock
         self.loop: Loop[Key] = Loop("registration", clock, self.reconcile)
-        self._managed = Reflector(client, MANAGED_CLUSTERS, clock, self._managed_changed)
+        self._managed = Reflector(client, MANAGED_CLUSTERS, clock, self._managed_changed, shared=True)
         self._clusters = Reflector(client, CLUSTERS, clock, self._cluster_changed, listed=self._look_at_all)
         self.loop.sources += [self._managed.run, self._clusters.run]
 

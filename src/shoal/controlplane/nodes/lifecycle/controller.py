@@ -12,7 +12,6 @@ from typing import Any
 from shoal.client.reflector import Key
 from shoal.client.requests import Client
 from shoal.clock import Clock, rfc3339
-from shoal.controlplane.nodes.alarms import Alarms
 from shoal.controlplane.nodes.controller import delete_now
 from shoal.controlplane.nodes.lifecycle.decide import (
     Fate,
@@ -24,6 +23,7 @@ from shoal.controlplane.nodes.lifecycle.decide import (
 )
 from shoal.controlplane.nodes.view import NODES, PODS, View
 from shoal.objects.errors import NotFound
+from shoal.runtime.alarms import Alarms
 from shoal.runtime.loop import Later, Loop
 
 Object = dict[str, Any]

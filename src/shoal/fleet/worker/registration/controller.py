@@ -1,7 +1,8 @@
 """A worker joins its hub: its Worker object, its Lease every few seconds, and which hub it belongs to.
 
-A Worker object belongs to one store. Whoever comes with another store under the same name is kept out: the clusters
-given to that name are in the first one's store. The hub is pinned the other way round, in the worker's own root.
+A Worker object belongs to one store; one that somebody has declared, to the first that comes by its name. Whoever comes
+with another store is kept out: the clusters given to that name are in the first one's. The hub is pinned the other way
+round, in the worker's own root.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from shoal.client.transport import Unreachable
 from shoal.clock import Clock, rfc3339_micro
 from shoal.fleet.bus.interface import Bus
 from shoal.fleet.resources import CONFIG_MAPS, LEASES, LOGICAL_CLUSTERS, NAMESPACES, WORKERS
-from shoal.fleet.worker.registration.decide import lease, spec_patch, store_of, worker_object
+from shoal.fleet.worker.registration.decide import lease, spec_patch, store_of, taken, worker_object
 from shoal.fleet.worker.settings import WorkerSettings
 from shoal.kinds import fleet
 from shoal.objects.errors import AlreadyExists, NotFound, StatusError
@@ -62,9 +63,10 @@ class Registration:
         try:
             worker = await self._hub.get(WORKERS, self._settings.name, fleet.NAMESPACE)
         except NotFound:
-            await _ensure_namespace(self._hub)
             worker = await self._hub.create(WORKERS, worker_object(self._settings, self._store), fleet.NAMESPACE)
             log.info("worker %s joined", self._settings.name)
+        if not store_of(worker):
+            worker = await self._hub.merge(WORKERS, self._settings.name, taken(worker, self._store), fleet.NAMESPACE)
         if store_of(worker) != self._store:
             self.joined.clear()
             raise Later(

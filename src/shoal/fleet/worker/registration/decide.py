@@ -6,6 +6,7 @@ from typing import Any
 
 from shoal.fleet.worker.settings import WorkerSettings
 from shoal.kinds import fleet
+from shoal.kinds.versions import SUPPORTED
 
 Object = dict[str, Any]
 
@@ -23,6 +24,7 @@ def worker_spec(settings: WorkerSettings) -> Object:
     """What the process knows best; labels and taints are people's."""
     return {
         "version": settings.version,
+        "versions": list(SUPPORTED),
         "capacity": settings.capacity,
         "location": settings.location,
         "infrastructure": "process",
@@ -32,6 +34,12 @@ def worker_spec(settings: WorkerSettings) -> Object:
 
 def store_of(worker: Object) -> str:
     return str((worker["metadata"].get("annotations") or {}).get(fleet.STORE) or "")
+
+
+def taken(worker: Object, store: str) -> Object:
+    """What makes a Worker that is of no store yet this one's; refused if somebody was faster."""
+    version = worker["metadata"]["resourceVersion"]
+    return {"metadata": {"resourceVersion": version, "annotations": {fleet.STORE: store}}}
 
 
 def spec_patch(worker: Object, settings: WorkerSettings) -> Object | None:

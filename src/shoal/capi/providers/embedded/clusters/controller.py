@@ -9,9 +9,10 @@ from functools import partial
 from typing import Any
 
 from shoal.capi.providers.embedded.clusters.decide import Decision, Server, Snapshot, decide
-from shoal.capi.resources import Changes, Name, Resources, name_of
+from shoal.capi.providers.embedded.resources import EmbeddedResources
+from shoal.capi.resources import Changes, Name, name_of
 from shoal.client.reflector import key_of
-from shoal.client.requests import Client, Kind
+from shoal.client.requests import Kind
 from shoal.clock import Clock, rfc3339
 from shoal.kinds import capi, embedded
 from shoal.objects.errors import AlreadyExists
@@ -19,6 +20,8 @@ from shoal.runtime.loop import Loop
 
 Object = dict[str, Any]
 
+WORKERS = 16
+"""More than machines have: a cluster that is there lets its machines go on."""
 ACCOUNTS = Kind("", "v1", "serviceaccounts")
 BINDINGS = Kind("rbac.authorization.k8s.io", "v1", "clusterrolebindings", namespaced=False)
 
@@ -26,15 +29,15 @@ BINDINGS = Kind("rbac.authorization.k8s.io", "v1", "clusterrolebindings", namesp
 class EmbeddedClusterLoop:
     """Keys are EmbeddedClusters."""
 
-    def __init__(self, client: Client, resources: Resources, clock: Clock, server: Callable[[], Server]) -> None:
-        self._client, self._resources, self._clock, self._server = client, resources, clock, server
-        self.loop: Loop[Name] = Loop("capi-embeddedclusters", clock, self.reconcile)
+    def __init__(self, resources: EmbeddedResources, clock: Clock, server: Callable[[], Server]) -> None:
+        self._resources, self._clock, self._server = resources, clock, server
+        self.loop: Loop[Name] = Loop("capi-embeddedclusters", clock, self.reconcile, WORKERS)
         self._clusters = Changes(_of_interest)
-        resources.embedded_clusters.listen(lambda obj: self.loop.queue.add(name_of(obj)))
-        resources.clusters.listen(self._cluster)
+        resources.core.follow(resources.clusters, self.loop.queue)
+        resources.core.clusters.listen(self._cluster)
         resources.logical_clusters.listen(lambda obj: self._hosted(obj["metadata"]["name"]))
         resources.credentials.listen(lambda obj: self._hosted(key_of(obj)[0]))
-        resources.kubeconfigs.listen(self._kubeconfig)
+        resources.core.kubeconfigs.listen(self._kubeconfig)
 
     def _cluster(self, obj: Object) -> None:
         if self._clusters.matter(obj):
@@ -51,19 +54,19 @@ class EmbeddedClusterLoop:
 
     def _kubeconfig(self, obj: Object) -> None:
         namespace = obj["metadata"]["namespace"]
-        cluster = self._resources.clusters.get(namespace, capi.labels_of(obj).get(capi.CLUSTER_NAME, ""))
+        cluster = self._resources.core.clusters.get(namespace, capi.labels_of(obj).get(capi.CLUSTER_NAME, ""))
         if cluster is not None:
             self._enqueue(cluster)
 
     async def reconcile(self, key: Name) -> None:
-        await self._resources.listed()
-        obj = self._resources.embedded_clusters.get(*key)
+        await self._resources.core.listed()
+        obj = self._resources.clusters.get(*key)
         if obj is None:
             return
         seen = self._look(obj)
         decision = self._decide(seen)
         if decision.patch is not None:
-            obj = await self._resources.embedded_clusters.patch(obj, decision.patch)
+            obj = await self._resources.clusters.patch(obj, decision.patch)
             decision = self._decide(replace(seen, infrastructure=obj))
         await self._act(seen, decision)
 
@@ -74,10 +77,10 @@ class EmbeddedClusterLoop:
         owner = capi.owner_of(obj, capi.CLUSTER)
         return Snapshot(
             infrastructure=obj,
-            cluster=resources.clusters.get(namespace, owner),
+            cluster=resources.core.clusters.get(namespace, owner),
             logical=resources.logical_clusters.get("", hosted),
             credential=resources.credentials.get(embedded.ADMIN_NAMESPACE, embedded.ADMIN_TOKEN, hosted),
-            kubeconfig=resources.kubeconfigs.get(namespace, capi.kubeconfig_name(owner)),
+            kubeconfig=resources.core.kubeconfigs.get(namespace, capi.kubeconfig_name(owner)),
         )
 
     def _decide(self, seen: Snapshot) -> Decision:
@@ -93,16 +96,18 @@ class EmbeddedClusterLoop:
         if logical is not None and decision.administrator:
             await self._administrator(logical["metadata"]["name"])
         if decision.kubeconfig is not None:
-            view = resources.kubeconfigs
+            view = resources.core.kubeconfigs
             await (view.create(decision.kubeconfig) if seen.kubeconfig is None else view.update(decision.kubeconfig))
-        if decision.status is not None:
-            await resources.embedded_clusters.update_status(decision.status)
+        if decision.status is not None and not resources.core.can_wait(
+            self.loop.queue, seen.infrastructure, decision.status
+        ):
+            await resources.clusters.update_status(decision.status)
         if logical is not None and decision.delete:
             await resources.logical_clusters.delete(logical)
 
     async def _administrator(self, hosted: str) -> None:
         """The account comes first: a token Secret without it would be taken for an orphan."""
-        client = self._client.at(hosted)
+        client = self._resources.host.at(hosted)
         create, namespace = self._resources.credentials.create, embedded.ADMIN_NAMESPACE
         await _ensure(partial(client.create, ACCOUNTS, embedded.admin_account(), namespace))
         await asyncio.gather(

@@ -32,6 +32,10 @@ from shoal.kinds.versions import problem
 
 Object = dict[str, Any]
 
+UNHOSTED = (
+    "Hosted clusters are part of a Shoal server and this API server is none:"
+    " give shoal controllers a --hosting-kubeconfig, that of a Shoal server's root"
+)
 _TOKEN = re.compile(r"[A-Za-z0-9._-]+")
 
 
@@ -104,6 +108,14 @@ def decide(seen: Snapshot, server: Server, now: str) -> Decision:
         kubeconfig=_kubeconfig(seen, seen.cluster, server, token),
         status=_provisioned(obj, version, now),
     )
+
+
+def unhosted(obj: Object, cluster: Object | None, now: str) -> Object | None:
+    """The EmbeddedCluster as it should be where nothing hosts it; None when it is."""
+    if is_paused(cluster, obj):
+        new = only(obj, paused_condition(True, cluster), now)
+        return None if new is obj else new
+    return _said(obj, Condition("Ready", FALSE, "NoHostingServer", UNHOSTED), now).status
 
 
 def _deletion(seen: Snapshot, mine: bool, now: str) -> Decision:

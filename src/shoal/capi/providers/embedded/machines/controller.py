@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from shoal.capi.providers.embedded.machines.decide import Decision, Snapshot, decide
-from shoal.capi.resources import Changes, Name, Resources, name_of, standing
+from shoal.capi.providers.embedded.resources import EmbeddedResources
+from shoal.capi.resources import Changes, Name, name_of, standing
 from shoal.client.reflector import key_of
 from shoal.clock import Clock, rfc3339
 from shoal.kinds import capi, embedded
@@ -15,23 +16,23 @@ from shoal.runtime.loop import Loop
 
 Object = dict[str, Any]
 
-WORKERS = 8
+WORKERS = 16
 
 
 class EmbeddedMachineLoop:
     """Keys are EmbeddedMachines."""
 
-    def __init__(self, resources: Resources, clock: Clock) -> None:
+    def __init__(self, resources: EmbeddedResources, clock: Clock) -> None:
         self._resources, self._clock = resources, clock
         self.loop: Loop[Name] = Loop("capi-embeddedmachines", clock, self.reconcile, WORKERS)
         self._clusters = Changes(standing)
-        resources.embedded_machines.listen(lambda obj: self.loop.queue.add(name_of(obj)))
-        resources.clusters.listen(self._cluster)
+        resources.core.follow(resources.machines, self.loop.queue)
+        resources.core.clusters.listen(self._cluster)
         resources.nodes.listen(self._node)
 
     def _cluster(self, obj: Object) -> None:
         if self._clusters.matter(obj):
-            for machine in self._resources.embedded_machines.by("cluster", name_of(obj)):
+            for machine in self._resources.machines.by("cluster", name_of(obj)):
                 self.loop.queue.add(name_of(machine))
 
     def _node(self, obj: Object) -> None:
@@ -41,14 +42,14 @@ class EmbeddedMachineLoop:
             self.loop.queue.add((embedded.hosted_owner(cluster)[0], name))
 
     async def reconcile(self, key: Name) -> float | None:
-        await self._resources.listed()
-        obj = self._resources.embedded_machines.get(*key)
+        await self._resources.core.listed()
+        obj = self._resources.machines.get(*key)
         if obj is None:
             return None
         seen = self._look(obj)
         decision = self._decide(seen)
         if decision.patch is not None:
-            obj = await self._resources.embedded_machines.patch(obj, decision.patch)
+            obj = await self._resources.machines.patch(obj, decision.patch)
             decision = self._decide(replace(seen, infrastructure=obj))
         await self._act(seen, decision)
         return decision.again
@@ -56,14 +57,14 @@ class EmbeddedMachineLoop:
     def _look(self, obj: Object) -> Snapshot:
         resources = self._resources
         namespace, name = name_of(obj)
-        machine = resources.machines.get(namespace, capi.owner_of(obj, capi.MACHINE))
+        machine = resources.core.machines.get(namespace, capi.owner_of(obj, capi.MACHINE))
         # A Machine that has gone before leaves the label, by which the Node is still found.
         cluster = capi.cluster_name(machine) if machine is not None else capi.labels_of(obj).get(capi.CLUSTER_NAME, "")
         hosted = resources.hosted(namespace, cluster)
         return Snapshot(
             infrastructure=obj,
             machine=machine,
-            cluster=resources.clusters.get(namespace, cluster),
+            cluster=resources.core.clusters.get(namespace, cluster),
             logical=resources.logical_clusters.get("", hosted),
             node=resources.nodes.get("", name, hosted) if hosted else None,
         )
@@ -80,8 +81,12 @@ class EmbeddedMachineLoop:
                 await resources.nodes.create(decision.create, hosted)
             except AlreadyExists:
                 await resources.nodes.fetch("", decision.create["metadata"]["name"], hosted)
-        if decision.status is not None:
-            await resources.embedded_machines.update_status(decision.status)
+        if decision.crash is not None and seen.node is not None:
+            await resources.nodes.patch(seen.node, decision.crash)
+        if decision.status is not None and not resources.core.can_wait(
+            self.loop.queue, seen.infrastructure, decision.status
+        ):
+            await resources.machines.update_status(decision.status)
         if decision.delete and seen.node is not None:
             await resources.nodes.delete(seen.node)
             self.loop.queue.add(name_of(seen.infrastructure))

@@ -12,7 +12,9 @@ from typing import Any
 from shoal.capi.conditions import FALSE, TRUE, Condition, only, paused_condition, with_status
 from shoal.capi.writing import claimed, released
 from shoal.kinds.capi import initialization, is_deleting, is_paused, node_annotations, node_labels
-from shoal.kinds.embedded import KUBELET_VERSION, MACHINE_FINALIZER, ZONE, addresses, node, provider_id, seconds
+from shoal.kinds.embedded import KUBELET_VERSION, MACHINE_FINALIZER, addresses, node, provider_id, seconds
+from shoal.kinds.embedded_failures import CRASH, CREATE, LOST, Failure, failure_of, has_crashed
+from shoal.kinds.sizes import ZONE
 from shoal.objects.duration import parse_time
 
 Object = dict[str, Any]
@@ -36,6 +38,8 @@ class Decision:
     """Of the EmbeddedMachine. The rest is decided anew after it."""
     create: Object | None = None
     """The Node."""
+    crash: Object | None = None
+    """Patch of the Node of a machine that is lost."""
     delete: bool = False
     """The Node."""
     status: Object | None = None
@@ -56,6 +60,9 @@ def decide(seen: Snapshot, now: float, stamp: str) -> Decision:
     if seen.node is not None and not _is_mine(seen):
         message = f"Node {seen.node['metadata']['name']} exists and is another machine's"
         return Decision(status=_said(obj, Condition("Ready", FALSE, "NodeNameTaken", message), stamp))
+    failure = failure_of(obj, now)
+    if failure is not None and (failure.left <= 0 or failure.kind != CRASH):
+        return _failed(seen, failure, stamp)
     patch, delay = _patch(obj), _delay(obj, now)
     missing = seen.node is None
     ready = Condition("Ready", TRUE, "Ready")
@@ -66,8 +73,16 @@ def decide(seen: Snapshot, now: float, stamp: str) -> Decision:
         patch=patch,
         create=_node(seen) if missing and delay <= 0 else None,
         status=_provisioned(obj, ready, stamp),
-        again=delay if missing and delay > 0 else None,
+        again=delay if missing and delay > 0 else failure.left if failure is not None else None,
     )
+
+
+def _failed(seen: Snapshot, failure: Failure, stamp: str) -> Decision:
+    obj, ready = seen.infrastructure, Condition("Ready", FALSE, failure.reason, failure.message)
+    if failure.kind == CREATE:
+        return Decision(patch=claimed(obj, finalizer=MACHINE_FINALIZER), status=_said(obj, ready, stamp))
+    crashed = failure.kind == CRASH and seen.node is not None and not has_crashed(seen.node)
+    return Decision(patch=_patch(obj), crash=LOST if crashed else None, status=_provisioned(obj, ready, stamp))
 
 
 def _deletion(seen: Snapshot) -> Decision:

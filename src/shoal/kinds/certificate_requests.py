@@ -1,8 +1,23 @@
-"""What a PEM says: the request in a CSR, the end of a certificate. `cryptography` is imported at the first CSR."""
+"""What a PEM says: the request in a CertificateSigningRequest, the time of a certificate. Pure.
+
+`cryptography` is imported at the first one: most servers never see any.
+"""
 
 from __future__ import annotations
 
-from shoal.controlplane.certificates.decide import Asked
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the request in a CSR asks to be certified."""
+
+    common_name: str
+    organizations: tuple[str, ...]
+    dns: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
+    emails: tuple[str, ...] = ()
+    uris: tuple[str, ...] = ()
 
 
 def read_request(pem: bytes) -> Asked:
@@ -15,6 +30,8 @@ def read_request(pem: bytes) -> Asked:
         oid: tuple(str(each.value) for each in request.subject.get_attributes_for_oid(oid))
         for oid in (NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME)
     }
+    if len(names[NameOID.COMMON_NAME]) > 1:
+        raise ValueError("it has several common names, of which readers take different ones")
     try:
         san = request.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
@@ -31,9 +48,16 @@ def read_request(pem: bytes) -> Asked:
 
 def not_after(pem: bytes) -> float | None:
     """None when it cannot be read."""
+    found = validity(pem)
+    return found[1] if found is not None else None
+
+
+def validity(pem: bytes) -> tuple[float, float] | None:
+    """From when to when a certificate is good, in seconds since the epoch; None when it cannot be read."""
     from cryptography import x509  # noqa: PLC0415
 
     try:
-        return x509.load_pem_x509_certificate(pem).not_valid_after_utc.timestamp()
+        found = x509.load_pem_x509_certificate(pem)
     except ValueError:
         return None
+    return found.not_valid_before_utc.timestamp(), found.not_valid_after_utc.timestamp()

@@ -1,0 +1,259 @@
+"""A hub with very many Workers and ManagedClusters: bindings a second, how long an apply waits for its Worker, memory.
+
+One `shoal up` without workers; this program plays them: their objects, and their Leases at the pace of real ones. What
+the hub does is real; what a Worker would do with its clusters is not there. A binding counts when a client that watches
+sees it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from bench.connection import Connection, Watching
+from bench.load import Figures, Job, Meter, connect, drive
+from bench.measure import SHOAL, Row, generate
+from bench.plan import Sizes
+from bench.servers import Failed, Server, Shoal
+
+Object = dict[str, Any]
+GROUP = "infrastructure.cluster.x-k8s.io/v1alpha1"
+SYSTEM, NAMESPACES, LOCATIONS = "shoal-system", 20, 4
+MANAGED = f"/apis/{GROUP}/managedclusters"
+WORKERS = f"/apis/{GROUP}/namespaces/{SYSTEM}/workers"
+LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases"
+HEARTBEAT_SECONDS = 10.0
+CONNECTIONS, APPLYING = 16, 64
+LONGEST = 1200.0
+
+BINDINGS_GOAL, APPLY_GOAL_MS, MEMORY_GOAL_MB, RESTART_GOAL = 2000.0, 500.0, 1536.0, 15.0
+APPLIES_PER_SECOND = 500.0
+
+
+def cluster(number: int, prefix: str = "c") -> tuple[str, Object]:
+    """Its collection's path and the object."""
+    namespace = f"team-{number % NAMESPACES}"
+    metadata = {"name": f"{prefix}{number:06d}", "namespace": namespace}
+    spec = {"nodes": 1 + number % 3}
+    obj = {"apiVersion": GROUP, "kind": "ManagedCluster", "metadata": metadata, "spec": spec}
+    return f"/apis/{GROUP}/namespaces/{namespace}/managedclusters", obj
+
+
+def worker_name(number: int) -> str:
+    return f"w{number:04d}"
+
+
+def worker(number: int, capacity: int) -> Object:
+    spec = {"capacity": capacity, "location": f"region-{number % LOCATIONS}", "versions": ["v1.35", "v1.36"]}
+    spec |= {"allocatable": {"nodes": 4 * capacity}, "cost": f"0.0{1 + number % 9}"}
+    return {"apiVersion": GROUP, "kind": "Worker", "metadata": {"name": worker_name(number)}, "spec": spec}
+
+
+def lease(number: int) -> Object:
+    metadata = {"name": f"worker-{worker_name(number)}"}
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": metadata,
+        "spec": {"holderIdentity": "bench", "renewTime": _now()},
+    }
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime()) + f".{time.time_ns() // 1000 % 1_000_000:06d}Z"
+
+
+# --- the load generator's part ---
+
+
+async def create_clusters(job: Job) -> Figures:
+    return await _each(job, (_post(job, *cluster(number)) for number in range(job.count)))
+
+
+async def create_workers(job: Job) -> Figures:
+    return await _each(job, (_post(job, WORKERS, worker(number, job.updates)) for number in range(job.count)))
+
+
+async def bind(job: Job) -> Figures:
+    """All Workers come to life; until `count` ManagedClusters are bound. The time is from the first to the last."""
+    seen = await _watch(job, job.count)
+    connections = await connect(job, Connection, 4)
+    figures = Figures()
+    with Meter(job, figures):
+        leases = (_post(job, LEASES, lease(number)) for number in range(job.watchers))
+        await drive(connections, lambda _: lambda: next(leases, None), Figures())
+        await _beating(job, connections[0], seen.complete)
+    figures.operations, figures.seconds = len(seen.bound), max(0.001, seen.last - seen.first)
+    return figures
+
+
+async def apply(job: Job) -> Figures:
+    """At a steady rate; how long each takes from when it was due until the watch shows its Worker."""
+    seen = await _watch(job, job.count)
+    beats = (await connect(job, Connection, 1))[0]
+    free: asyncio.Queue[Connection] = asyncio.Queue()
+    for each in await connect(job, Connection, APPLYING):
+        free.put_nowait(each)
+    due: dict[str, float] = {}
+    figures = Figures()
+
+    def answered(connection: Connection) -> None:
+        if connection.status >= 300:
+            figures.failed(f"status {connection.status}")
+        free.put_nowait(connection)
+
+    async def send() -> None:
+        began = time.perf_counter()
+        for number in range(job.count):
+            at = began + number / job.rate
+            await asyncio.sleep(max(0.0, at - time.perf_counter()))
+            connection = await free.get()
+            path, obj = cluster(number, "a")
+            due[obj["metadata"]["name"]] = at
+            connection.send(_post(job, path, obj), answered)
+
+    with Meter(job, figures):
+        async with asyncio.TaskGroup() as group:
+            group.create_task(send())
+            group.create_task(_beating(job, beats, seen.complete))
+    figures.operations = len(seen.bound)
+    figures.latencies = [seen.bound[name] - at for name, at in due.items()]
+    return figures
+
+
+class Bound:
+    """When a watch showed each of them with a Worker."""
+
+    def __init__(self, number: int) -> None:
+        self.bound: dict[str, float] = {}
+        self.first = self.last = 0.0
+        self._number = number
+        self.complete = asyncio.Event()
+
+    def event(self, line: bytes) -> None:
+        if b'"assignedWorker":' not in line:
+            return
+        name = orjson.loads(line)["object"]["metadata"]["name"]
+        if name in self.bound:
+            return
+        self.last = self.bound[name] = time.perf_counter()
+        self.first = self.first or self.last
+        if len(self.bound) == self._number:
+            self.complete.set()
+
+
+async def _watch(job: Job, number: int) -> Bound:
+    seen = Bound(number)
+    (connection,) = await connect(job, lambda: Watching(seen.event), 1)
+    connection.send(job.head("GET", f"{MANAGED}?watch=1&resourceVersion={job.namespace}"), lambda _: None)
+    return seen
+
+
+async def _beating(job: Job, connection: Connection, until: asyncio.Event) -> None:
+    """Each Worker renews its Lease every so often, in turn."""
+    answered, number, began = asyncio.Event(), 0, time.perf_counter()
+    deadline = began + LONGEST
+    while not until.is_set():
+        if time.perf_counter() > deadline:
+            raise Failed("not all ManagedClusters were bound")
+        if time.perf_counter() - began < number * HEARTBEAT_SECONDS / job.watchers:
+            await asyncio.sleep(0.002)
+            continue
+        answered.clear()
+        connection.send(_renewal(job, number % job.watchers), lambda _: answered.set())
+        await answered.wait()
+        number += 1
+
+
+def _renewal(job: Job, number: int) -> bytes:
+    body = orjson.dumps({"spec": {"renewTime": _now()}})
+    head = job.head("PATCH", f"{LEASES}/worker-{worker_name(number)}", len(body))
+    return head.replace(b"application/json\r\nContent-L", b"application/merge-patch+json\r\nContent-L") + body
+
+
+async def _each(job: Job, requests: Iterator[bytes]) -> Figures:
+    connections = await connect(job, Connection, job.connections)
+    figures = Figures()
+    with Meter(job, figures):
+        await drive(connections, lambda _: lambda: next(requests, None), figures)
+    return figures
+
+
+def _post(job: Job, path: str, obj: Object) -> bytes:
+    body = orjson.dumps(obj)
+    return job.head("POST", path, len(body)) + body
+
+
+LOADS = {
+    "create-fleet": create_clusters,
+    "create-workers": create_workers,
+    "bind-fleet": bind,
+    "apply-fleet": apply,
+}
+
+
+# --- what is measured ---
+
+
+def run(sizes: Sizes, directory: Path, say: Callable[[str], None]) -> list[Row]:
+    workers, clusters, applies = sizes.fleet_workers, sizes.fleet_clusters, sizes.fleet_applies
+    capacity = (clusters + applies) * 12 // (10 * workers) + 1
+    with Shoal(directory / "fleet") as server:
+        server.start()
+        prepare(server, workers, clusters, capacity, say)
+        say(f"fleet: {clusters:,} ManagedClusters are bound to {workers:,} Workers")
+        bound = _job(server, "bind-fleet", clusters, workers)
+        say(f"fleet: {applies:,} more at {APPLIES_PER_SECOND:.0f} a second")
+        applied = _job(server, "apply-fleet", applies, workers)
+        time.sleep(sizes.settle)
+        resident = sum(server.resident().values())
+        say("fleet: restart")
+        server.stop()
+        restarted = server.start()
+        held = server.must("GET", f"{WORKERS}?limit=1")["metadata"].get("remainingItemCount", 0) + 1
+        if held != workers:
+            raise Failed(f"{held} Workers of {workers} are left after a restart")
+    rate = bound["operations"] / bound["seconds"]
+    pace = f"{APPLIES_PER_SECOND:.0f} applies a second"
+    return [
+        _row(f"fleet of {workers:,} Workers: {clusters:,} bindings", "/s", rate, BINDINGS_GOAL, at_least=True),
+        _row("a binding: CPU of the hub", "ms", 1000 * sum(bound["cpu"].values()) / clusters, 0),
+        _row(f"from apply to bound at {pace}, p50", "ms", applied["p50_ms"], 0),
+        _row(f"from apply to bound at {pace}, p99", "ms", applied["p99_ms"], APPLY_GOAL_MS),
+        _row("the hub, resident", "MB", resident, MEMORY_GOAL_MB),
+        _row("restart to serving", "s", restarted, RESTART_GOAL),
+    ]
+
+
+def prepare(server: Server, workers: int, clusters: int, capacity: int, say: Callable[[str], None]) -> None:
+    """Every object is there, and every ManagedCluster waits."""
+    for name in (SYSTEM, *(f"team-{number}" for number in range(NAMESPACES))):
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        status, said = server.ask("POST", "/api/v1/namespaces", body)
+        if status not in (201, 409):
+            raise Failed(f"namespace {name}: {said}")
+    say(f"fleet: {workers:,} Workers and {clusters:,} ManagedClusters are made")
+    generate(server, "", {"verb": "create-fleet", "connections": CONNECTIONS, "count": clusters})
+    job = {"verb": "create-workers", "connections": CONNECTIONS, "count": workers, "updates": capacity}
+    generate(server, "", job)
+    path, obj = cluster(clusters - 1)
+    deadline = time.monotonic() + LONGEST
+    while not server.must("GET", f"{path}/{obj['metadata']['name']}").get("status"):
+        if time.monotonic() > deadline:
+            raise Failed("ManagedClusters without a Worker were not told")
+        time.sleep(0.2)
+
+
+def _job(server: Server, verb: str, count: int, workers: int) -> Any:
+    revision = server.must("GET", f"{MANAGED}?limit=1")["metadata"]["resourceVersion"]
+    job = {"verb": verb, "count": count, "watchers": workers, "rate": APPLIES_PER_SECOND}
+    return generate(server, revision, job)
+
+
+def _row(title: str, unit: str, value: float, goal: float, at_least: bool = False) -> Row:
+    return Row(title, "clusters", goal, {SHOAL: {"value": value, "unit": unit, "at_least": at_least}})

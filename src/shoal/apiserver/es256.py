@@ -1,0 +1,58 @@
+"""Signatures of tokens: ECDSA on P-256 with SHA-256, as JWTs have them.
+
+Imports `cryptography`, which takes its time: who can do without it for long imports this module late.
+"""
+
+from __future__ import annotations
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, SECP256R1, EllipticCurvePrivateKey, generate_private_key
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
+
+from shoal.objects.errors import ShoalError
+
+
+def new_key() -> bytes:
+    """As PEM."""
+    return generate_private_key(SECP256R1()).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+class Key:
+    def __init__(self, pem: bytes) -> None:
+        try:
+            key = load_pem_private_key(pem, password=None)
+        except (ValueError, TypeError) as problem:
+            raise ShoalError(f"the service account key cannot be read: {problem}") from problem
+        if not isinstance(key, EllipticCurvePrivateKey) or key.curve.name != "secp256r1":
+            raise ShoalError("the service account key must be an EC key on P-256")
+        self._private, self._public = key, key.public_key()
+
+    def sign(self, data: bytes) -> bytes:
+        r, s = decode_dss_signature(self._private.sign(data, ECDSA(SHA256())))
+        return r.to_bytes(32, "big") + s.to_bytes(32, "big")
+
+    def has_signed(self, data: bytes, signature: bytes) -> bool:
+        if len(signature) != 64:
+            return False
+        der = encode_dss_signature(int.from_bytes(signature[:32], "big"), int.from_bytes(signature[32:], "big"))
+        try:
+            self._public.verify(der, data, ECDSA(SHA256()))
+        except InvalidSignature:
+            return False
+        return True
+
+    def public_der(self) -> bytes:
+        return self._public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+
+    def coordinates(self) -> tuple[bytes, bytes]:
+        """The public key as a point of the curve."""
+        numbers = self._public.public_numbers()
+        return numbers.x.to_bytes(32, "big"), numbers.y.to_bytes(32, "big")

@@ -1,0 +1,159 @@
+"""Makes certificates: bytes of PEM in, bytes of PEM out.
+
+Imports `cryptography`, which takes its time: who can do without it for long imports this module late.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+_SKEW = 300.0
+"""Certificates begin this early, for clients whose clock is behind."""
+_EXTENDED = {"client auth": ExtendedKeyUsageOID.CLIENT_AUTH, "server auth": ExtendedKeyUsageOID.SERVER_AUTH}
+
+
+class WrongKey(ValueError):
+    """The key of an authority is not that of its certificate."""
+
+
+def new_authority(now: float, end: float) -> tuple[bytes, bytes]:
+    """Certificate and key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    # Two authorities of one name confuse whoever trusts both.
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"shoal-ca-{os.urandom(4).hex()}")])
+    certificate = (
+        _builder(name, name, key.public_key(), now, end)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_key_usage(signs_certificates=True), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    return certificate.public_bytes(serialization.Encoding.PEM), _pem(key)
+
+
+class Signer:
+    """An authority that can be used. ValueError: one of the two is not what it should be."""
+
+    def __init__(self, certificate: bytes, key: bytes) -> None:
+        self._authority = x509.load_pem_x509_certificate(certificate)
+        found = serialization.load_pem_private_key(key, password=None)
+        if not isinstance(found, ec.EllipticCurvePrivateKey) or found.public_key() != self._authority.public_key():
+            raise WrongKey
+        self._key = found
+        self.end = self._authority.not_valid_after_utc.timestamp()
+
+    def client(
+        self, common_name: str, organizations: Iterable[str], uri: str, now: float, end: float
+    ) -> tuple[bytes, bytes]:
+        """Certificate and key; `uri` may be empty."""
+        subject = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organizations]
+        subject.append(x509.NameAttribute(NameOID.COMMON_NAME, common_name))
+        uris: list[x509.GeneralName] = [x509.UniformResourceIdentifier(uri)] if uri else []
+        return self._with_key(x509.Name(subject), uris, "client auth", now, end)
+
+    def serving(self, names: Iterable[str], now: float, end: float) -> tuple[bytes, bytes]:
+        """Certificate and key."""
+        addresses = {name: _address(name) for name in names}
+        alternatives: list[x509.GeneralName] = [
+            x509.IPAddress(found) if found else x509.DNSName(name) for name, found in addresses.items()
+        ]
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "shoal")])
+        return self._with_key(subject, alternatives, "server auth", now, end)
+
+    def requested(self, request: bytes, uri: str, usages: Sequence[str], now: float, end: float) -> bytes:
+        """A certificate for the key and names of a PKCS #10 request. ValueError: it is not sound.
+
+        Of its alternative names the URIs are left out: `uri` is there in their place.
+        """
+        asked = x509.load_pem_x509_csr(request)
+        if not asked.is_signature_valid:
+            raise ValueError("it is not signed by its own key")
+        try:
+            names = list(asked.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
+        except x509.ExtensionNotFound:
+            names = []
+        kept: list[x509.GeneralName] = [
+            name for name in names if isinstance(name, x509.DNSName | x509.IPAddress | x509.RFC822Name)
+        ]
+        kept.append(x509.UniformResourceIdentifier(uri))
+        return self._signed(asked.subject, asked.public_key(), kept, usages, now, end)
+
+    def _with_key(
+        self, subject: x509.Name, alternatives: list[x509.GeneralName], usage: str, now: float, end: float
+    ) -> tuple[bytes, bytes]:
+        key = ec.generate_private_key(ec.SECP256R1())
+        return self._signed(subject, key.public_key(), alternatives, (usage,), now, end), _pem(key)
+
+    def _signed(
+        self,
+        subject: x509.Name,
+        key: CertificatePublicKeyTypes,
+        alternatives: list[x509.GeneralName],
+        usages: Sequence[str],
+        now: float,
+        end: float,
+    ) -> bytes:
+        known = self._authority.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+        usage = _key_usage(signs_certificates=False, encrypts_keys="key encipherment" in usages)
+        extended = x509.ExtendedKeyUsage([_EXTENDED[each] for each in usages if each in _EXTENDED])
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(known)
+        builder = (
+            _builder(subject, self._authority.subject, key, now, end)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(usage, critical=True)
+            .add_extension(extended, critical=False)
+            .add_extension(issuer, critical=False)
+        )
+        if alternatives:
+            builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+        return builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(name)
+    except ValueError:
+        return None
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: CertificatePublicKeyTypes, now: float, end: float
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(datetime.fromtimestamp(now, UTC) - timedelta(seconds=_SKEW))
+        .not_valid_after(datetime.fromtimestamp(end, UTC))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+    )
+
+
+def _key_usage(*, signs_certificates: bool, encrypts_keys: bool = False) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=encrypts_keys,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )

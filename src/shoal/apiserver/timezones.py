@@ -1,0 +1,22 @@
+"""Which time zones there are: those of the system, or of the package tzdata.
+
+Where neither is installed nothing is refused, for then nobody knows; a CronJob in a zone says so in an Event.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from zoneinfo import ZoneInfo
+
+
+def is_zone(name: str) -> bool:
+    return name == "UTC" or _is_there(name) or not _is_there("Europe/London")
+
+
+@lru_cache(maxsize=1024)
+def _is_there(name: str) -> bool:
+    try:
+        ZoneInfo(name)
+    except (ValueError, OSError, LookupError):
+        return False
+    return True

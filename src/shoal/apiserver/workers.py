@@ -1,0 +1,34 @@
+"""Whose ManagedClusters, kubeconfigs and requests those of root are, from the cache: what `authz.workers` asks."""
+
+from __future__ import annotations
+
+from shoal.apiserver.cache import Cache
+from shoal.apiserver.paths import ROOT
+from shoal.kinds import fleet, joining
+
+_EXPELLED = joining.EXPELLED.encode()
+
+
+class CachedHoldings:
+    def __init__(self, cache: Cache) -> None:
+        self._clusters = cache.kind(fleet.GROUP, "managedclusters")
+        self._workers = cache.kind(fleet.GROUP, "workers")
+        self._secrets = cache.kind("", "secrets")
+        self._requests = cache.kind("certificates.k8s.io", "certificatesigningrequests")
+
+    def is_expelled(self, worker: str) -> bool:
+        entry = self._workers.get(ROOT, fleet.NAMESPACE, worker)
+        # Hardly ever: the bytes tell without being decoded.
+        return entry is not None and _EXPELLED in entry.data and joining.is_expelled(entry.object())
+
+    def worker_of(self, namespace: str, name: str) -> str:
+        entry = self._clusters.get(ROOT, namespace, name)
+        return fleet.assigned_worker(entry.object()) if entry is not None else ""
+
+    def is_somebody_elses(self, namespace: str, secret: str) -> bool:
+        entry = self._secrets.get(ROOT, namespace, secret)
+        return entry is not None and not fleet.is_kubeconfig_of(entry.object(), fleet.cluster_of_secret(secret))
+
+    def requester_of(self, request: str) -> str:
+        entry = self._requests.get(ROOT, "", request)
+        return str(entry.object()["spec"].get("username") or "") if entry is not None else ""

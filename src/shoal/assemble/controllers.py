@@ -1,0 +1,278 @@
+"""`shoal controllers`: loops alone, at any API server that serves their kinds.
+
+Each loop by name has a Lease of its own, so several of these processes share the work and one acts at a time. What
+a Shoal server runs inside itself is not run a second time beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shoal.assemble.health import Health
+from shoal.assemble.process import serve
+from shoal.assemble.running import Runnable, run_all
+from shoal.capi import resources as capi
+from shoal.capi.loops import Provider, capi_loops
+from shoal.capi.providers.embedded.loops import embedded_provider
+from shoal.capi.providers.embedded.resources import (
+    EMBEDDED_CLUSTERS,
+    EMBEDDED_MACHINES,
+    EMBEDDED_TEMPLATES,
+    LOGICAL_CLUSTERS,
+)
+from shoal.capi.providers.embedded.unhosted import unhosted_provider
+from shoal.capi.providers.kind.command import KindCommand
+from shoal.capi.providers.kind.controller import KIND_CLUSTERS
+from shoal.capi.providers.kind.loops import KindSettings, kind_loops, kind_provider
+from shoal.client.https import HttpsTransport
+from shoal.client.kubeconfig import client_to, endpoint_of, load, load_endpoint
+from shoal.client.requests import Client, Kind
+from shoal.client.transport import Endpoint
+from shoal.clock import Clock, SystemClock
+from shoal.fleet import resources as fleet
+from shoal.fleet.loops import fleet_hub_loops
+from shoal.objects.errors import NotFound, ShoalError, StoreError
+from shoal.runtime.lease import Lease
+from shoal.sync import resources as sync
+from shoal.sync.loops import SyncSettings, sync_loops
+
+AGENT = "shoal-controllers"
+ROOT = "root"
+SERVED_SECONDS, LOOK_SECONDS = 30.0, 0.25
+"""How long a kind that was just defined may take to be served."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    loops: tuple[str, ...]
+    resources_to_sync: tuple[str, ...] = ("deployments.apps",)
+    auto_publish: bool = False
+    leader_elect: bool = True
+    namespace: str = "kube-system"
+    """Of the Leases."""
+    health: tuple[str, int] | None = None
+    """Where /healthz, /readyz and /metrics are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hosting:
+    """The server that hosts the clusters of the embedded provider."""
+
+    client: Client
+    """At its root."""
+    url: str
+    authority: str
+    """As PEM."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where loops run, and with what."""
+
+    client: Client
+    clock: Clock
+    hosting: Hosting | None
+    wanted: Wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Loops that go by one name."""
+
+    kinds: tuple[Kind, ...]
+    """That have to be served."""
+    make: Callable[[Place], list[Runnable]]
+
+
+class NotServed(ShoalError):
+    def __init__(self, kind: Kind) -> None:
+        super().__init__(f"the server does not serve {kind.plural}.{kind.group}/{kind.version}")
+
+
+class NothingToRun(ShoalError):
+    hint = "shoal controllers is for other API servers"
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        super().__init__(f"this Shoal server runs {', '.join(names)} itself")
+
+
+class OnlyInside(ShoalError):
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name} runs inside a Shoal hub only")
+
+
+class NotAShoal(ShoalError):
+    def __init__(self, url: str) -> None:
+        super().__init__(f"{url} is not the root of a Shoal server: nothing can be hosted there")
+
+
+def _capi(place: Place) -> list[Runnable]:
+    hosting = place.hosting
+    embedded: Provider = unhosted_provider
+    if hosting is not None:
+        embedded = embedded_provider(hosting.client, hosting.url, hosting.authority)
+    return [*capi_loops(place.client, place.clock, embedded, kind_provider)]
+
+
+def _kind(place: Place) -> list[Runnable]:
+    return [*kind_loops(place.client, place.clock, KindSettings(), KindCommand())]
+
+
+def _sync(place: Place) -> list[Runnable]:
+    def connect(kubeconfig: dict[str, Any]) -> Client:
+        return client_to(endpoint_of(kubeconfig, where="the kubeconfig"), AGENT)
+
+    wanted = place.wanted
+    mode = "push" if "syncer" in wanted.loops else "none"
+    settings = SyncSettings(wanted.resources_to_sync, wanted.auto_publish, mode)
+    return [*sync_loops(place.client, place.clock, connect, settings)]
+
+
+def _fleet(place: Place) -> list[Runnable]:
+    return [*fleet_hub_loops(place.client, place.clock)]
+
+
+PARTS = {
+    "capi": Part(
+        (
+            *(capi.CLUSTERS, capi.MACHINE_DEPLOYMENTS, capi.MACHINE_SETS, capi.MACHINES),
+            *(EMBEDDED_CLUSTERS, EMBEDDED_MACHINES, EMBEDDED_TEMPLATES, KIND_CLUSTERS),
+        ),
+        _capi,
+    ),
+    "kind": Part((KIND_CLUSTERS, capi.CLUSTERS), _kind),
+    "importer": Part((sync.CLUSTERS, sync.IMPORTS, sync.NEGOTIATED, sync.MANAGED_CLUSTERS), _sync),
+    "fleet": Part((fleet.MANAGED_CLUSTERS, fleet.WORKERS), _fleet),
+}
+INSIDE = {"capi", "kind", "importer", "syncer", "splitter", "fleet"}
+"""What Shoal servers run themselves."""
+LOOPS = (*PARTS, "syncer", "splitter")
+"""The syncer comes with the importer's loops."""
+
+
+class Controllers:
+    """Running from `start` until `stop`."""
+
+    def __init__(self) -> None:
+        self.leases: dict[str, Lease] = {}
+        self.left_out: tuple[str, ...] = ()
+        """Loops the server runs itself."""
+        self._tasks: list[asyncio.Task[None]] = []
+        self._health: Health | None = None
+        self._clients: list[Client] = []
+        self.failure: asyncio.Future[StoreError] = asyncio.get_running_loop().create_future()
+        """There is no store to lose here."""
+
+    @classmethod
+    async def start(
+        cls, client: Client, wanted: Wanted, hosting: Hosting | None = None, clock: Clock | None = None
+    ) -> Controllers:
+        """`client` is at the API server looked at. Both clients are closed by `stop`."""
+        place = Place(client, clock or SystemClock(), hosting, wanted)
+        client.copies = {}
+        running = cls()
+        running._clients = [client, *([hosting.client] if hosting is not None else ())]
+        if await is_shoal_root(client):
+            running.left_out = tuple(name for name in wanted.loops if name in INSIDE)
+        elif "splitter" in wanted.loops:
+            raise OnlyInside("splitter")
+        names = [name for name in wanted.loops if name in PARTS and name not in running.left_out]
+        if not names:
+            raise NothingToRun(running.left_out)
+        if hosting is not None and not await is_shoal_root(hosting.client):
+            raise NotAShoal(hosting.url)
+        for name in names:
+            for kind in PARTS[name].kinds:
+                await served(client, kind, place.clock)
+        identity = f"{socket.gethostname()}_{secrets.token_hex(8)}"
+        for name in names:
+            running._begin(name, place, identity)
+        if wanted.health is not None:
+            running._health = Health(lambda: {name: lease.holds for name, lease in running.leases.items()})
+            await running._health.start(*wanted.health)
+        return running
+
+    def _begin(self, name: str, place: Place, identity: str) -> None:
+        async def run() -> None:
+            await run_all(lambda: PARTS[name].make(place), place.clock)
+
+        if place.wanted.leader_elect:
+            lease = Lease(place.client, place.clock, place.wanted.namespace, f"shoal-controllers-{name}", identity)
+            self.leases[name] = lease
+            self._tasks.append(asyncio.create_task(lease.run(run), name=f"lease of {name}"))
+        else:
+            self._tasks.append(asyncio.create_task(run(), name=name))
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._health is not None:
+            await self._health.stop()
+        for client in self._clients:
+            await client.close()
+
+
+async def is_shoal_root(client: Client) -> bool:
+    """Its root is a logical cluster too; elsewhere the kind is unknown, or nobody is called root."""
+    try:
+        await client.get(LOGICAL_CLUSTERS, ROOT)
+    except NotFound:
+        return False
+    return True
+
+
+async def served(client: Client, kind: Kind, clock: Clock) -> None:
+    """A definition that is there already is waited for: a server takes its time to serve it."""
+    until = clock.monotonic() + SERVED_SECONDS
+    while True:
+        try:
+            await client.call("GET", client.path(kind), {"limit": "1"})
+        except NotFound:
+            if clock.monotonic() > until or not await _is_defined(client, kind):
+                raise NotServed(kind) from None
+            await clock.sleep(LOOK_SECONDS)
+        else:
+            return
+
+
+async def _is_defined(client: Client, kind: Kind) -> bool:
+    try:
+        await client.get(sync.DEFINITIONS, f"{kind.plural}.{kind.group}")
+    except NotFound:
+        return False
+    return True
+
+
+def hosting_at(endpoint: Endpoint) -> Hosting:
+    """A kubeconfig of root may name it by its path."""
+    url = endpoint.server.rstrip("/").removesuffix(f"/clusters/{ROOT}")
+    client = Client(HttpsTransport(url, endpoint.tls), endpoint.token, AGENT, cluster=ROOT)
+    return Hosting(client, url, endpoint.authority)
+
+
+def run_controllers(
+    kubeconfig: Path, context: str, hosting: Path | None, wanted: Wanted, ready: Callable[[Controllers], None]
+) -> None:
+    """Until SIGTERM or SIGINT."""
+
+    async def start() -> Controllers:
+        client = load(kubeconfig, context, agent=AGENT)
+        host = hosting_at(load_endpoint(hosting)) if hosting is not None else None
+        try:
+            running = await Controllers.start(client, wanted, host)
+        except BaseException:
+            await client.close()
+            if host is not None:
+                await host.client.close()
+            raise
+        ready(running)
+        return running
+
+    serve(start)

@@ -1,0 +1,40 @@
+"""/healthz, /readyz and /metrics of a process that serves nothing else, over plain HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from shoal.apiserver.http import HttpServer
+from shoal.objects.wire import Request, Response
+
+TEXT = "text/plain; charset=utf-8"
+STOP_SECONDS = 1.0
+
+
+class Health:
+    def __init__(self, leading: Callable[[], Mapping[str, bool]]) -> None:
+        """`leading`: by the name of each lease, whether this process holds it."""
+        self._leading = leading
+        self._http = HttpServer(self._handle)
+
+    async def start(self, host: str, port: int) -> int:
+        """The port it listens at."""
+        return await self._http.start(host, port)
+
+    async def stop(self) -> None:
+        await self._http.stop(STOP_SECONDS)
+
+    def _handle(self, request: Request) -> Response:
+        if request.method not in ("GET", "HEAD"):
+            return Response(405, b"method not allowed\n", TEXT)
+        if request.path in ("/healthz", "/readyz"):
+            return Response(200, b"ok", TEXT)
+        if request.path == "/metrics":
+            return Response(200, self._metrics(), f"{TEXT}; version=0.0.4")
+        return Response(404, b"404 page not found\n", TEXT)
+
+    def _metrics(self) -> bytes:
+        name = "leader_election_master_status"
+        lines = [f"# HELP {name} Whether this process acts: 1, or another does: 0.", f"# TYPE {name} gauge"]
+        lines += [f'{name}{{name="{lease}"}} {int(holds)}' for lease, holds in sorted(self._leading().items())]
+        return ("\n".join(lines) + "\n").encode()

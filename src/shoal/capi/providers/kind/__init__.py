@@ -1,0 +1,1 @@
+"""The kind provider: a KINDCluster becomes a cluster of containers, made by the kind command."""

@@ -1,0 +1,122 @@
+"""`shoal controllers`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from shoal.assemble.controllers import LOOPS, Controllers, NotServed, Wanted, run_controllers
+from shoal.cli.asking import AskingError
+from shoal.client.transport import Unreachable
+from shoal.objects.errors import Forbidden, Unauthorized
+
+FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+
+
+def loop_names(context: click.Context, option: click.Parameter, value: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
+    unknown = [name for name in names if name not in LOOPS]
+    if unknown or not names:
+        raise click.BadParameter(f"{', '.join(unknown) or 'none'}: choose from {', '.join(LOOPS)}")
+    if "syncer" in names and "importer" not in names:
+        raise click.BadParameter("syncer goes with importer, which tells it what a cluster serves")
+    return names
+
+
+def address(context: click.Context, option: click.Parameter, value: str | None) -> tuple[str, int] | None:
+    if not value:
+        return None
+    host, colon, port = value.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise click.BadParameter(f"{value}: give an address and a port, such as 127.0.0.1:8081")
+    return host.strip("[]") or "0.0.0.0", int(port)
+
+
+@click.command(name="controllers")
+@click.option("--kubeconfig", type=FILE, required=True, help="Of the API server: of any, not only of Shoal.")
+@click.option("--context", default="", help="Of the kubeconfig. [its current one]")
+@click.option(
+    "--loops",
+    default="capi",
+    show_default=True,
+    callback=loop_names,
+    metavar="A,B",
+    help=f"Some of {', '.join(LOOPS)}.",
+)
+@click.option("--hosting-kubeconfig", type=FILE, help="Of a Shoal server's root: where EmbeddedClusters are hosted.")
+@click.option(
+    "--sync-mode", type=click.Choice(["push", "pull", "none"]), help="[push with the syncer, none without it]"
+)
+@click.option(
+    "--resources-to-sync",
+    default="deployments.apps",
+    show_default=True,
+    metavar="A,B",
+    help="What the importer looks for in workload Clusters.",
+)
+@click.option(
+    "--auto-publish-apis",
+    type=bool,
+    is_flag=False,
+    flag_value=True,
+    default=False,
+    show_default=True,
+    help="Whether a negotiated API is served without anybody saying so.",
+)
+@click.option(
+    "--leader-elect",
+    type=bool,
+    is_flag=False,
+    flag_value=True,
+    default=True,
+    show_default=True,
+    help="Of several such processes one acts, the holder of a Lease.",
+)
+@click.option("--leader-elect-namespace", default="kube-system", show_default=True, help="Where that Lease is.")
+@click.option(
+    "--health-address", callback=address, metavar="HOST:PORT", help="Serves /healthz, /readyz and /metrics there."
+)
+def command(
+    kubeconfig: Path,
+    context: str,
+    loops: tuple[str, ...],
+    hosting_kubeconfig: Path | None,
+    sync_mode: str | None,
+    resources_to_sync: str,
+    auto_publish_apis: bool,
+    leader_elect: bool,
+    leader_elect_namespace: str,
+    health_address: tuple[str, int] | None,
+) -> None:
+    """Runs loops at an API server until it is stopped. Their kinds: shoal crds | kubectl apply -f -"""
+    mode = "push" if "syncer" in loops else "none"
+    if sync_mode == "pull":
+        raise click.UsageError("--sync-mode pull is not supported yet: use push or none")
+    if sync_mode is not None and sync_mode != mode:
+        raise click.UsageError(f"--sync-mode {sync_mode} does not go with --loops {','.join(loops)}")
+    resources = tuple(name.strip() for name in resources_to_sync.split(",") if name.strip())
+    wanted = Wanted(
+        loops,
+        resources,
+        auto_publish_apis,
+        leader_elect,
+        leader_elect_namespace,
+        health_address,
+    )
+    try:
+        run_controllers(kubeconfig, context, hosting_kubeconfig, wanted, announce)
+    except NotServed as error:
+        chosen = f" --context {context}" if context else ""
+        hint = f"shoal crds | kubectl --kubeconfig {kubeconfig}{chosen} apply -f -"
+        raise AskingError(str(error), hint) from None
+    except Unreachable as error:
+        raise AskingError(f"the API server does not answer: {error}", exit_code=3) from None
+    except (Unauthorized, Forbidden) as error:
+        raise AskingError(str(error), f"the credentials are those in {kubeconfig}", exit_code=4) from None
+
+
+def announce(running: Controllers) -> None:
+    for name in running.left_out:
+        click.echo(f"{name} is left to this Shoal server, which runs it itself", err=True)
+    click.echo("the loops run until this process ends", err=True)

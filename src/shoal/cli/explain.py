@@ -1,0 +1,85 @@
+"""`shoal explain`: why a ManagedCluster is where it is, or what keeps it waiting."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+import orjson
+
+from shoal.assemble.explain import Explanation, Verdict, explain_managed_cluster
+from shoal.cli.asking import AskingError, ask, hub_options
+from shoal.client.requests import Client
+from shoal.objects.errors import NotFound
+
+KINDS = ("managedcluster", "managedclusters", "mc")
+SHOWN = 20
+"""Workers and changes that are printed; all of them are in the JSON."""
+
+
+@click.command(name="explain")
+@click.argument("kind", type=click.Choice(KINDS), metavar="managedcluster")
+@click.argument("name")
+@click.option("-n", "--namespace", default="default", show_default=True)
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@hub_options
+def command(kind: str, name: str, namespace: str, output: str, kubeconfig: Path | None, data_dir: Path | None) -> None:
+    """Why a ManagedCluster is on its Worker, or why it waits and what single change would let it be hosted."""
+
+    async def question(client: Client) -> Explanation:
+        return await explain_managed_cluster(client, namespace, name)
+
+    try:
+        found = ask(kubeconfig, data_dir, question)
+    except NotFound as error:
+        raise AskingError(str(error), "shoal status shows those there are") from None
+    if output == "json":
+        click.echo(orjson.dumps(asdict(found), option=orjson.OPT_INDENT_2).decode())
+    else:
+        for line in text(f"{namespace}/{name}", found):
+            click.echo(line)
+
+
+def text(title: str, found: Explanation) -> list[str]:
+    lines = [_summary(title, found)]
+    if found.verdicts:
+        lines += ["", *table([_columns(), *(_row(each, found) for each in found.verdicts[:SHOWN])])]
+        lines += _more(len(found.verdicts), "worker")
+    if found.changes:
+        lines += ["", "any one of these would let it be hosted:"]
+        lines += [f"  {change}" for change in found.changes[:SHOWN]]
+        lines += _more(len(found.changes), "change")
+    return lines
+
+
+def _summary(title: str, found: Explanation) -> str:
+    if found.worker:
+        now = f"{found.best} would be chosen now" if found.best else f"it would wait now: {found.message}"
+        again = "and would be chosen again now" if found.best == found.worker else f"though {now}"
+        return f"{title} is on worker {found.worker}, {again}"
+    if found.best:
+        return f"{title} is about to be given to worker {found.best}"
+    return f"{title} waits ({found.reason}): {found.message}"
+
+
+def _columns() -> list[str]:
+    return ["", "WORKER", "POINTS", "WHY"]
+
+
+def _row(verdict: Verdict, found: Explanation) -> list[str]:
+    mark = "*" if verdict.worker == found.worker else ">" if verdict.worker == found.best else ""
+    if verdict.fits:
+        said = ", ".join(f"{name} {points}" for name, points in verdict.scores.items() if points)
+        return [mark, verdict.worker, str(verdict.total), said]
+    return [mark, verdict.worker, "-", "; ".join(said for said in verdict.refused.values() if said)]
+
+
+def table(lines: list[list[str]]) -> list[str]:
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+
+
+def _more(number: int, what: str) -> list[str]:
+    left = number - SHOWN
+    return [f"  and {left} more {what}{'s' if left > 1 else ''} (-o json shows all)"] if left > 0 else []

@@ -1,0 +1,1 @@
+"""Why a ManagedCluster is where it is, or waits."""

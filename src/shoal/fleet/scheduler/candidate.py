@@ -1,0 +1,86 @@
+"""A Worker as far as scheduling goes: what it says, and what of it is taken. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from shoal.fit.resources import amounts
+from shoal.kinds import fleet
+from shoal.objects.conditions import condition_is
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    name: str
+    capacity: int
+    """Slots: ManagedClusters it hosts at most."""
+    ready: bool = True
+    """Its Lease is fresh."""
+    lost: bool = False
+    """It was ready once, and has fallen silent."""
+    leaving: bool = False
+    location: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
+    taints: tuple[tuple[str, str, str], ...] = ()
+    """Key, value, effect."""
+    provides: frozenset[str] = frozenset({"embedded"})
+    versions: frozenset[str] = frozenset()
+    """Releases or minors its clusters may have; none: any."""
+    allocatable: tuple[tuple[str, int], ...] = ()
+    """What the nodes of its clusters may take in all; what is not named is not limited."""
+    cost: float = 0.0
+    auto: str = ""
+    """What it was made for, where the scheduler asked for it."""
+
+
+@dataclass(slots=True)
+class Usage:
+    """What ManagedClusters have of a Worker, whatever their phase: a slot is free when the object is gone."""
+
+    clusters: int = 0
+    amounts: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
+class Company:
+    """Where those are that a ManagedCluster is spread with."""
+
+    workers: Counter[str] = field(default_factory=Counter)
+    locations: Counter[str] = field(default_factory=Counter)
+    total: int = 0
+
+    def add(self, worker: str, location: str, number: int) -> None:
+        self.workers[worker] += number
+        self.locations[location] += number
+        self.total += number
+
+
+def candidate(worker: Object) -> Candidate:
+    spec, metadata = fleet.spec_of(worker), worker["metadata"]
+    labels = metadata.get("labels") or {}
+    return Candidate(
+        name=metadata["name"],
+        capacity=int(spec.get("capacity") or 0),
+        ready=condition_is(worker, fleet.READY),
+        lost=fleet.status_of(worker).get("phase") == fleet.LOST,
+        leaving=fleet.is_deleting(worker),
+        location=spec.get("location") or "",
+        labels=tuple(sorted(labels.items())),
+        taints=tuple((t["key"], t.get("value") or "", t["effect"]) for t in spec.get("taints") or ()),
+        provides=frozenset(spec.get("provides") or ()),
+        versions=frozenset(spec.get("versions") or ()),
+        allocatable=tuple(sorted(amounts(spec.get("allocatable")).items())),
+        cost=float(spec.get("cost") or 0),
+        auto=labels.get(fleet.AUTO_WORKER, ""),
+    )
+
+
+def group_of(managed: Object) -> str:
+    """Those of one group are spread over Workers and locations."""
+    metadata = managed["metadata"]
+    namespace, label = metadata.get("namespace", ""), (metadata.get("labels") or {}).get(fleet.SPREAD_GROUP)
+    return f"{namespace}/{label}" if label else str(namespace)

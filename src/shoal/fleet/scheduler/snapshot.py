@@ -1,0 +1,54 @@
+"""The whole fleet at one moment, computed from nothing but its objects. Pure.
+
+`shoal explain` looks at this; what the running scheduler keeps from event to event is always the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from shoal.fleet.scheduler.candidate import Candidate, Company, Usage, candidate, group_of
+from shoal.fleet.scheduler.demand import demand, need
+from shoal.fleet.scheduler.scores import View
+from shoal.kinds import fleet
+
+Object = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Snapshot:
+    candidates: dict[str, Candidate]
+    usage: dict[str, Usage] = field(default_factory=dict)
+    companies: dict[str, Company] = field(default_factory=dict)
+
+    def workers(self) -> list[tuple[Candidate, Usage]]:
+        return [(worker, self.used(name)) for name, worker in self.candidates.items()]
+
+    def used(self, worker: str) -> Usage:
+        return self.usage.get(worker) or Usage()
+
+    def view(self, managed: Object) -> View:
+        return View(
+            asked=demand(managed),
+            company=self.companies.get(group_of(managed)) or Company(),
+            last=str(fleet.status_of(managed).get("lastWorker") or ""),
+            cheapest=min((each.cost for each in self.candidates.values() if each.cost > 0), default=0.0),
+        )
+
+
+def snapshot(workers: Iterable[Object], managed: Iterable[Object]) -> Snapshot:
+    """`managed`: those that take room; one that is to be placed is not among them."""
+    joined = (worker for worker in workers if worker["metadata"].get("namespace") == fleet.NAMESPACE)
+    found = Snapshot({worker["metadata"]["name"]: candidate(worker) for worker in joined})
+    for each in managed:
+        where = fleet.assigned_worker(each)
+        if not where:
+            continue
+        used = found.usage.setdefault(where, Usage())
+        used.clusters += 1
+        used.amounts.update(need(each))
+        location = found.candidates[where].location if where in found.candidates else ""
+        found.companies.setdefault(group_of(each), Company()).add(where, location, 1)
+    return found

@@ -1,0 +1,53 @@
+"""A worker's key, and the request for a certificate of it. `cryptography` is imported when the first is made."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from shoal.kinds import joining
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+
+def new_key() -> bytes:
+    """As PEM."""
+    from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat  # noqa: PLC0415
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def certificate_request(key: bytes, worker: str) -> bytes:
+    """For the worker's own user, as PEM. ValueError: the key is none."""
+    from cryptography import x509  # noqa: PLC0415
+    from cryptography.hazmat.primitives import hashes  # noqa: PLC0415
+    from cryptography.hazmat.primitives.serialization import Encoding  # noqa: PLC0415
+    from cryptography.x509.oid import NameOID  # noqa: PLC0415
+
+    subject = [
+        x509.NameAttribute(NameOID.ORGANIZATION_NAME, joining.GROUP),
+        x509.NameAttribute(NameOID.COMMON_NAME, joining.user_name(worker)),
+    ]
+    request = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(subject))
+    return request.sign(_load(key), hashes.SHA256()).public_bytes(Encoding.PEM)
+
+
+def request_name(key: bytes, worker: str) -> str:
+    """Of the CertificateSigningRequest: the same for the same key, so that asking again asks for the same thing."""
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat  # noqa: PLC0415
+
+    public = _load(key).public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return f"worker-{worker}-{hashlib.sha256(public).hexdigest()[:32]}"
+
+
+def _load(key: bytes) -> ec.EllipticCurvePrivateKey:
+    from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415
+
+    found = load_pem_private_key(key, password=None)
+    if not isinstance(found, ec.EllipticCurvePrivateKey):
+        raise ValueError("the worker's key is not an EC key")
+    return found

@@ -1,0 +1,150 @@
+"""The kind provider (infrastructure.cluster-k8s.io): names, node images, and the kind config of a KINDCluster. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+Object = dict[str, Any]
+
+GROUP = "infrastructure.cluster-k8s.io"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+KIND, PLURAL = "KINDCluster", "kindclusters"
+
+FINALIZER = f"{PLURAL}.{GROUP}/cluster-finalizer"
+ADOPT = f"{GROUP}/adopt"
+"""Annotation: with the value "true" a kind cluster of that name that somebody else made is taken over."""
+OWNER_UID = f"{GROUP}/kindcluster-uid"
+"""Label of the Secrets of a KINDCluster."""
+MARKER = "shoal.dev/kindcluster-uid"
+"""Label of the Nodes of a kind cluster: the KINDCluster it was made for."""
+SECRET_KEY = "config"
+
+CONFIG_API_VERSION = "kind.x-k8s.io/v1alpha4"
+CONTROL_PLANE = "control-plane"
+NODE_FIELDS = ("role", "image", "labels", "extraMounts", "extraPortMappings", "kubeadmConfigPatches")
+
+TAGS = {
+    "1.14": "v1.14.10",
+    "1.15": "v1.15.12",
+    "1.16": "v1.16.15",
+    "1.17": "v1.17.17",
+    "1.18": "v1.18.19",
+    "1.19": "v1.19.11",
+    "1.20": "v1.20.7",
+    "1.21": "v1.21.1",
+    "1.22": "v1.22.0",
+    "1.23": "v1.23.17",
+    "1.24": "v1.24.15",
+    "1.25": "v1.25.16",
+    "1.26": "v1.26.15",
+    "1.27": "v1.27.16",
+    "1.28": "v1.28.15",
+    "1.29": "v1.29.14",
+    "1.30": "v1.30.13",
+    "1.31": "v1.31.14",
+    "1.32": "v1.32.11",
+    "1.33": "v1.33.7",
+    "1.34": "v1.34.11",
+    "1.35": "v1.35.8",
+    "1.36": "v1.36.4",
+    "1.37": "v1.37.0",
+}
+"""Of kindest/node: up to 1.22 those the provider has always had, then the last that kind released of each minor."""
+DEFAULT_VERSION = "1.21"
+
+
+def secret_name(cluster_name: str) -> str:
+    return f"{cluster_name}-config"
+
+
+def name_of(obj: Mapping[str, Any]) -> str:
+    """The kind cluster that is asked for."""
+    return str(obj["spec"]["clusterName"])
+
+
+def version_of(obj: Mapping[str, Any]) -> str:
+    return str(obj["spec"].get("kubernetesVersion") or DEFAULT_VERSION)
+
+
+def image_of(obj: Mapping[str, Any]) -> str:
+    """Of nodes that name none."""
+    return str(obj["spec"].get("image") or f"kindest/node:{TAGS[version_of(obj)]}")
+
+
+def replaces(obj: Mapping[str, Any]) -> bool:
+    return bool(obj["spec"].get("replacePolicy") == "Replace")
+
+
+def shape_of(obj: Mapping[str, Any]) -> Object:
+    """What cannot be changed in a cluster that exists, as it is asked for. What Shoal makes of it is no part of it:
+    a newer Shoal finds the clusters of an older one unchanged."""
+    spec = obj["spec"]
+    asked = {field: spec[field] for field in ("nodes", "networking", "config") if spec.get(field)}
+    digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
+    shape = {"name": name_of(obj), "kubernetesVersion": version_of(obj), "digest": digest}
+    return {**shape, "nodeImage": spec["image"]} if spec.get("image") else shape
+
+
+def difference(obj: Mapping[str, Any], made: Mapping[str, Any]) -> str:
+    """What is asked for now and was not when the cluster was made; nothing: it is as asked."""
+    wanted = shape_of(obj)
+    found = [
+        f"{field} is {wanted.get(key, 'not set')!r}, the cluster was made with {made.get(key, 'none')!r}"
+        for key, field in (("name", "clusterName"), ("kubernetesVersion", "kubernetesVersion"), ("nodeImage", "image"))
+        if wanted.get(key) != made.get(key)
+    ]
+    if wanted["digest"] != made.get("digest"):
+        found.append("nodes, networking or config are not those the cluster was made with")
+    return "; ".join(found)
+
+
+def problem(obj: Mapping[str, Any]) -> str:
+    """Why no kind config can be made of the spec; nothing: one can."""
+    spec = obj["spec"]
+    config = spec.get("config") or {}
+    for field in ("nodes", "networking"):
+        if spec.get(field) and config.get(field):
+            return f"spec.{field} and spec.config.{field} are both set: say it in one place"
+    if config.get("name", name_of(obj)) != name_of(obj):
+        return f"spec.config.name is {config['name']!r} and spec.clusterName {name_of(obj)!r}: leave the former out"
+    if config.get("kind", "Cluster") != "Cluster" or config.get("apiVersion", CONFIG_API_VERSION) != CONFIG_API_VERSION:
+        return f"spec.config has to be a Cluster of {CONFIG_API_VERSION}"
+    nodes = config.get("nodes") or []
+    if not isinstance(nodes, list) or not all(isinstance(node, dict) for node in nodes):
+        return "spec.config.nodes has to be a list of objects"
+    if (nodes or spec.get("nodes")) and not any(node["role"] == CONTROL_PLANE for node in _nodes(spec)):
+        return f"no node has the role {CONTROL_PLANE}"
+    return ""
+
+
+def config_of(obj: Mapping[str, Any]) -> Object:
+    """The kind config, as JSON has it: every node with its image and the marker of whose cluster it is."""
+    spec, image = obj["spec"], image_of(obj)
+    mark = {MARKER: str(obj["metadata"]["uid"])}
+    nodes = [
+        {"image": image, **node, "labels": {**(node.get("labels") or {}), **mark}}
+        for node in _nodes(spec) or [{"role": CONTROL_PLANE}]
+    ]
+    config = {
+        **(spec.get("config") or {}),
+        "apiVersion": CONFIG_API_VERSION,
+        "kind": "Cluster",
+        "name": name_of(obj),
+        "nodes": nodes,
+    }
+    return {**config, "networking": spec["networking"]} if spec.get("networking") else config
+
+
+def _nodes(spec: Mapping[str, Any]) -> list[Object]:
+    given = (spec.get("config") or {}).get("nodes")
+    if given:
+        return [{"role": CONTROL_PLANE, **node} for node in given]
+    return [
+        {field: node[field] for field in NODE_FIELDS if field in node}
+        for node in spec.get("nodes") or ()
+        for _ in range(int(node.get("count", 1)))
+    ]

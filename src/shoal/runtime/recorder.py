@@ -1,0 +1,206 @@
+"""Events, written beside the work: nobody waits for them, and where too many wait the oldest go.
+
+As upstream's recorders do, the same event again is counted, not written anew, and an object of which there is too much
+to tell is told of less often. A burst is told at once, what goes on for long at a steady pace, so that telling costs
+less than doing. Names follow the clock: a list of events, which is by name, tells the story in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from shoal.client.requests import Client, Kind
+from shoal.client.transport import Unreachable
+from shoal.clock import Clock, rfc3339, rfc3339_micro
+from shoal.objects.errors import NotFound, StatusError
+
+log = logging.getLogger("shoal.runtime")
+
+Object = dict[str, Any]
+
+EVENTS = Kind("", "v1", "events")
+NORMAL, WARNING = "Normal", "Warning"
+WAITING = 4096
+REMEMBERED = 4096
+AT_ONCE = 32
+BURST, PER_SECOND = 1000.0, 100.0
+"""Events in all: so many at once, and then so many a second."""
+OBJECT_BURST, REFILL_SECONDS = 25, 300.0
+"""Events about one object: so many at once, and then one each so many seconds."""
+LONGEST_MESSAGE = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Who speaks, and of which kind are the objects it speaks about."""
+
+    component: str
+    api_version: str
+    kind: str
+    instance: str = ""
+    host: str = ""
+    """The node, where a kubelet speaks."""
+
+
+class Happening(NamedTuple):
+    source: Source
+    cluster: str
+    about: Object
+    """The object's metadata."""
+    type: str
+    reason: str
+    message: str
+    at: float
+    field: str = ""
+    action: str = ""
+    related: Object | None = None
+
+    @property
+    def same(self) -> tuple[str, ...]:
+        """Equal for those of which one event tells."""
+        who = (self.cluster, self.about["uid"], self.field, self.source.component)
+        return (*who, self.type, self.reason, self.message)
+
+
+class Recorder:
+    """Has to run like the loops that use it. `at` gives the client of a cluster."""
+
+    def __init__(self, at: Callable[[str], Client], clock: Clock) -> None:
+        self._at, self._clock = at, clock
+        self._waiting: deque[Happening] = deque(maxlen=WAITING)
+        self._ready = asyncio.Event()
+        self._told: OrderedDict[tuple[str, ...], tuple[str, int]] = OrderedDict()
+        """The name of the event that tells of it, and how often it was so."""
+        self._budgets: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
+        """Events left and when that was counted, by cluster and uid."""
+        self._left, self._counted = BURST, clock.monotonic()
+        self._last = 0
+
+    def record(
+        self,
+        source: Source,
+        cluster: str,
+        obj: Object,
+        type_: str,
+        reason: str,
+        message: str,
+        *,
+        field: str = "",
+        action: str = "",
+        related: Object | None = None,
+    ) -> None:
+        """`field`: which part of the object it is about. With an `action`, what was done, the event has the form of
+        events.k8s.io. `related`: another object of the same kind."""
+        now, about = self._clock.now(), obj["metadata"]
+        if not self._affords((cluster, about["uid"]), now):
+            return
+        other = related["metadata"] if related is not None else None
+        self._waiting.append(Happening(source, cluster, about, type_, reason, message, now, field, action, other))
+        self._ready.set()
+
+    def _affords(self, subject: tuple[str, str], now: float) -> bool:
+        left, counted = self._budgets.pop(subject, (float(OBJECT_BURST), now))
+        left = min(left + (now - counted) / REFILL_SECONDS, OBJECT_BURST)
+        _remember(self._budgets, subject, (left - 1 if left >= 1 else left, now))
+        return left >= 1
+
+    async def run(self) -> None:
+        while True:
+            await self._ready.wait()
+            batch: dict[tuple[str, ...], tuple[Happening, int]] = {}
+            for _ in range(min(len(self._waiting), AT_ONCE)):
+                one = self._waiting.popleft()
+                same = one.same
+                batch[same] = one, batch[same][1] + 1 if same in batch else 1
+            if not batch:
+                self._ready.clear()
+                continue
+            await self._pace(len(batch))
+            await asyncio.gather(*(self._tell(same, one, times) for same, (one, times) in batch.items()))
+
+    async def _pace(self, number: int) -> None:
+        now = self._clock.monotonic()
+        self._left = min(self._left + (now - self._counted) * PER_SECOND, BURST) - number
+        self._counted = now
+        if self._left < 0:
+            await self._clock.sleep(-self._left / PER_SECOND)
+
+    async def _tell(self, same: tuple[str, ...], one: Happening, times: int) -> None:
+        name, before = self._told.pop(same, ("", 0))
+        client, namespace = self._at(one.cluster), _namespace(one)
+        try:
+            if name:
+                _remember(self._told, same, (name, before + times))
+                try:
+                    await client.merge(EVENTS, name, _again(one, before + times), namespace)
+                    return
+                except NotFound:
+                    pass  # events go after a while
+            self._last = max(self._last + 1, int(one.at * 10**9))
+            name = f"{one.about['name'][:236]}.{self._last:016x}"
+            _remember(self._told, same, (name, times))
+            await client.create(EVENTS, event(one, name, times), namespace, brief=True)
+        except (StatusError, Unreachable) as error:
+            log.debug("event %s: %s", name, error)
+
+
+def _remember(among: OrderedDict[Any, Any], key: object, value: object) -> None:
+    among[key] = value
+    if len(among) > REMEMBERED:
+        among.popitem(last=False)
+
+
+def event(one: Happening, name: str, count: int = 1) -> Object:
+    """Events about an object without a namespace are in `default`."""
+    source, message = one.source, one.message
+    said: Object = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": _namespace(one)},
+        "involvedObject": _reference(source, one.about, one.field),
+        "type": one.type,
+        "reason": one.reason,
+        "message": message if len(message) <= LONGEST_MESSAGE else f"{message[: LONGEST_MESSAGE - 4]} ...",
+        "reportingComponent": source.component,
+        "reportingInstance": source.instance or source.host,
+    }
+    if one.action:
+        said |= {"action": one.action, "eventTime": rfc3339_micro(one.at), "source": {}}
+        said |= {"firstTimestamp": None, "lastTimestamp": None}
+        if count > 1:
+            said |= _again(one, count)
+    else:
+        stamp = rfc3339(one.at)
+        said["source"] = {"component": source.component, **({"host": source.host} if source.host else {})}
+        said |= {"count": count, "firstTimestamp": stamp, "lastTimestamp": stamp}
+    if one.related is not None:
+        said["related"] = _reference(source, one.related)
+    return said
+
+
+def _again(one: Happening, count: int) -> Object:
+    """What changes of an event when it happens again."""
+    if one.action:
+        return {"series": {"count": count, "lastObservedTime": rfc3339_micro(one.at)}}
+    return {"count": count, "lastTimestamp": rfc3339(one.at)}
+
+
+def _namespace(one: Happening) -> str:
+    return one.about.get("namespace") or "default"
+
+
+def _reference(source: Source, metadata: Object, field: str = "") -> Object:
+    said = {"apiVersion": source.api_version, "kind": source.kind, "name": metadata["name"], "uid": metadata["uid"]}
+    for key, value in (
+        ("namespace", metadata.get("namespace")),
+        ("resourceVersion", metadata.get("resourceVersion")),
+        ("fieldPath", field),
+    ):
+        if value:
+            said[key] = value
+    return said

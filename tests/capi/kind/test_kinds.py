@@ -1,0 +1,131 @@
+"""The kind itself: samples, admission, columns, and the kind config that is made of a spec."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from shoal.kinds import kindcluster
+from shoal.kinds.apiextensions_validation import validate_crd
+from shoal.kinds.own import own_definitions
+from tests.capi.kind.place import kind_cluster
+from tests.serving import Cluster, Server
+
+Object = dict[str, Any]
+
+EXAMPLES = Path(__file__).parents[3] / "examples/kind"
+PATH = f"/apis/{kindcluster.API_VERSION}/namespaces/default/kindclusters"
+
+
+@pytest.fixture(scope="module")
+def root(still_server: Server) -> Any:
+    cluster = Cluster(still_server, "root")
+    yield cluster
+    cluster.close()
+
+
+def definition() -> Object:
+    return next(crd for crd in own_definitions("root") if crd["spec"]["names"]["kind"] == kindcluster.KIND)
+
+
+def test_the_definition_is_valid_and_knows_the_versions_of_the_table() -> None:
+    assert validate_crd(definition()) == []
+    assert definition()["spec"]["names"]["shortNames"] == ["kc"]
+    schema = definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    version = schema["properties"]["kubernetesVersion"]
+    assert version["enum"] == list(kindcluster.TAGS)
+    assert version["default"] == kindcluster.DEFAULT_VERSION
+
+
+@pytest.mark.parametrize(("sample", "version"), [("test1", "1.21"), ("test2", "1.20")])
+def test_the_samples_apply(root: Cluster, sample: str, version: str) -> None:
+    made = root.post(PATH, yaml.safe_load((EXAMPLES / f"{sample}.yaml").read_text())).ok()
+    assert made["spec"] == {"clusterName": sample, "kubernetesVersion": version, "replacePolicy": "Refuse"}
+    root.delete(f"{PATH}/{sample}").ok()
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({}, "spec.clusterName: Required value"),
+        (None, "spec: Required value"),
+        ({"clusterName": "a" * 65}, "spec.clusterName: Too long: may not be more than 64 bytes"),
+        ({"clusterName": "Upper"}, "spec.clusterName: Invalid value"),
+        ({"clusterName": "-a"}, "spec.clusterName: Invalid value"),
+        ({"clusterName": "a", "kubernetesVersion": "1.13"}, 'spec.kubernetesVersion: Unsupported value: "1.13"'),
+        ({"clusterName": "a", "nodes": [{"role": "boss"}]}, 'spec.nodes[0].role: Unsupported value: "boss"'),
+    ],
+)
+def test_invalid_ones_are_refused_at_admission(root: Cluster, spec: Object | None, message: str) -> None:
+    obj = {**kind_cluster("bad"), "spec": spec}
+    if spec is None:
+        del obj["spec"]
+    answer = root.post(PATH, obj)
+    assert answer.status == 422
+    assert message in answer["message"]
+
+
+def test_columns(root: Cluster) -> None:
+    table = root.get(PATH, Accept="application/json;as=Table;v=v1;g=meta.k8s.io").ok()
+    columns = [(column["name"], column["priority"]) for column in table["columnDefinitions"]]
+    shown = [("Name", 0), ("KubernetesVersion", 0), ("ClusterName", 0), ("Ready", 0)]
+    assert columns == [*shown, ("Age", 1), ("Phase", 1)]
+
+
+def an_object(**spec: Any) -> Object:
+    obj = kind_cluster("a", **spec)
+    obj["metadata"]["uid"] = "u"
+    return obj
+
+
+def test_the_config_of_a_spec() -> None:
+    mark = {kindcluster.MARKER: "u"}
+    passed = {"featureGates": {"A": True}, "nodes": [{}, {"role": "worker", "image": "mine", "labels": {"a": "b"}}]}
+    config = kindcluster.config_of(an_object(config=passed, kubernetesVersion="1.37"))
+    assert config == {
+        "apiVersion": "kind.x-k8s.io/v1alpha4",
+        "kind": "Cluster",
+        "name": "a",
+        "featureGates": {"A": True},
+        "nodes": [
+            {"role": "control-plane", "image": "kindest/node:v1.37.0", "labels": mark},
+            {"role": "worker", "image": "mine", "labels": {"a": "b", **mark}},
+        ],
+    }
+    assert kindcluster.config_of(an_object(image="mine"))["nodes"] == [
+        {"role": "control-plane", "image": "mine", "labels": mark}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"config": {"networking": {}}, "networking": {"ipFamily": "ipv4"}}, ""),
+        (
+            {"config": {"nodes": [{}]}, "nodes": [{"role": "control-plane"}]},
+            "spec.nodes and spec.config.nodes are both set: say it in one place",
+        ),
+        (
+            {"config": {"networking": {"ipFamily": "dual"}}, "networking": {"ipFamily": "ipv4"}},
+            "spec.networking and spec.config.networking are both set: say it in one place",
+        ),
+        ({"config": {"name": "b"}}, "spec.config.name is 'b' and spec.clusterName 'a': leave the former out"),
+        ({"config": {"apiVersion": "v1"}}, "spec.config has to be a Cluster of kind.x-k8s.io/v1alpha4"),
+        ({"config": {"nodes": ["x"]}}, "spec.config.nodes has to be a list of objects"),
+        ({"nodes": [{"role": "worker"}]}, "no node has the role control-plane"),
+        ({"config": {"nodes": [{}]}, "networking": {"ipFamily": "ipv4"}}, ""),
+    ],
+)
+def test_what_no_config_can_be_made_of(spec: Object, message: str) -> None:
+    assert kindcluster.problem(an_object(**spec)) == message
+
+
+def test_what_differs_is_named() -> None:
+    made = kindcluster.shape_of(an_object())
+    assert kindcluster.difference(an_object(replacePolicy="Replace"), made) == ""
+    assert kindcluster.difference(an_object(image="x"), made) == "image is 'x', the cluster was made with 'none'"
+    changed = kindcluster.difference(an_object(networking={"ipFamily": "dual"}), made)
+    assert changed == "nodes, networking or config are not those the cluster was made with"

@@ -1,0 +1,138 @@
+"""What a worker may write into what it may write: itself and what it has seen, nothing by which others are steered."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from shoal.apiserver.admission.workers import cluster_wrong, lease_wrong, secret_wrong, worker_wrong
+from shoal.kinds import fleet
+
+Object = dict[str, Any]
+
+WORKER: Object = {
+    "metadata": {"name": "w1", "namespace": "shoal-system", "annotations": {fleet.STORE: "s"}},
+    "spec": {"capacity": 3},
+}
+CLUSTER: Object = {
+    "metadata": {"name": "east", "namespace": "default", "labels": {"a": "b"}, "finalizers": ["x", fleet.FINALIZER]},
+    "spec": {"nodes": 1},
+    "status": {"assignedWorker": "w1", "epoch": 1, "phase": "Provisioning"},
+}
+SECRET: Object = {
+    "metadata": {
+        "name": "east-kubeconfig",
+        "namespace": "default",
+        "labels": {fleet.CLUSTER_NAME: "east"},
+        "ownerReferences": [{"kind": "ManagedCluster", "name": "east", "uid": "u"}],
+    },
+    "type": fleet.CLUSTER_SECRET,
+    "data": {"value": "eA=="},
+}
+
+
+def changed(obj: Object, **paths: Any) -> Object:
+    """Of `metadata__name=…`: two underscores are a dot."""
+    made = copy.deepcopy(obj)
+    for path, value in paths.items():
+        *parents, last = path.split("__")
+        place = made
+        for parent in parents:
+            place = place.setdefault(parent, {})
+        place[last] = value
+    return made
+
+
+GOING = changed(CLUSTER, metadata__deletionTimestamp="2026-01-01T00:00:00Z")
+
+
+def test_what_it_writes_every_day() -> None:
+    assert worker_wrong("w1", WORKER, None, False) == ""
+    assert worker_wrong("w1", changed(WORKER, spec__capacity=9), WORKER, False) == ""
+    assert worker_wrong("w1", WORKER, changed(WORKER, metadata__annotations={}), False) == "", "one that was declared"
+    labelled = changed(WORKER, metadata__labels={"a": "b"}, spec__taints=[{"key": "k", "effect": "NoSchedule"}])
+    assert worker_wrong("w1", changed(labelled, spec__capacity=1), labelled, False) == "", "people's stay"
+    assert lease_wrong("w1", {"metadata": {"name": "worker-w1"}}, None, False) == ""
+    assert cluster_wrong("w1", changed(CLUSTER, status__phase="Running"), CLUSTER, True) == ""
+    assert cluster_wrong("w1", changed(GOING, metadata__finalizers=["x"]), GOING, False) == ""
+    assert secret_wrong("w1", SECRET, None, False) == ""
+    assert secret_wrong("w1", changed(SECRET, data__value="eQ=="), SECRET, False) == ""
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "said"),
+    [
+        (changed(WORKER, metadata__name="w2"), None, "a worker has its own Worker only, w1"),
+        (changed(WORKER, metadata__labels={"zone": "a"}), None, "may not set the labels"),
+        (changed(WORKER, metadata__labels={"zone": "a"}), WORKER, "may not set the labels"),
+        (changed(WORKER, metadata__finalizers=["stay"]), WORKER, "may not set the finalizers"),
+        (changed(WORKER, metadata__ownerReferences=[{"uid": "u"}]), WORKER, "may not set the ownerReferences"),
+        (WORKER, changed(WORKER, spec__taints=[{"key": "k"}]), "may not set its taints"),
+        (changed(WORKER, metadata__annotations={fleet.STORE: "t"}), WORKER, "belongs to the store that took its name"),
+        (changed(WORKER, metadata__annotations={}), WORKER, "belongs to the store that took its name"),
+        (
+            changed(WORKER, metadata__annotations={fleet.STORE: "s", "a": "b"}),
+            WORKER,
+            "may set the annotation shoal.dev/store only",
+        ),
+    ],
+)
+def test_its_worker(new: Object, old: Object | None, said: str) -> None:
+    assert said in worker_wrong("w1", new, old, False)
+
+
+def test_its_lease() -> None:
+    assert lease_wrong("w1", {"metadata": {"name": "worker-w2"}}, None, False) == (
+        "a worker has its own Lease only, worker-w1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "status", "said"),
+    [
+        (CLUSTER, None, False, "creates no ManagedClusters"),
+        (CLUSTER, changed(CLUSTER, status__assignedWorker="w2"), True, "it is not assigned to this worker"),
+        (CLUSTER, changed(CLUSTER, status__assignedWorker="w2"), False, "it is not assigned to this worker"),
+        (changed(CLUSTER, status__assignedWorker="w2"), CLUSTER, True, "may not change status.assignedWorker"),
+        (changed(CLUSTER, status__epoch=7), CLUSTER, True, "may not change status.epoch"),
+        (changed(CLUSTER, status={}), CLUSTER, True, "may not change status.assignedWorker"),
+        (changed(CLUSTER, spec__nodes=2), CLUSTER, False, "may not change the spec"),
+        (changed(CLUSTER, metadata__labels={}), CLUSTER, False, "may not change the metadata"),
+        (changed(CLUSTER, metadata__annotations={"a": "b"}), CLUSTER, False, "may not change the metadata"),
+        (changed(CLUSTER, metadata__ownerReferences=[{"uid": "u"}]), CLUSTER, False, "may not change the metadata"),
+        (changed(CLUSTER, metadata__finalizers=["x"]), CLUSTER, False, "that is being deleted only"),
+        (changed(GOING, metadata__finalizers=[fleet.FINALIZER]), GOING, False, "may take off the finalizer"),
+        (changed(GOING, metadata__finalizers=[]), GOING, False, "may take off the finalizer"),
+        (changed(GOING, metadata__finalizers=["x", fleet.FINALIZER, "y"]), GOING, False, "may take off the finalizer"),
+    ],
+)
+def test_its_managed_clusters(new: Object, old: Object | None, status: bool, said: str) -> None:
+    assert said in cluster_wrong("w1", new, old, status)
+
+
+EARLIER = [{"kind": "ManagedCluster", "name": "west", "uid": "u"}]
+TWO = [*SECRET["metadata"]["ownerReferences"], {"kind": "Secret", "name": "x", "uid": "v"}]
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "said"),
+    [
+        (changed(SECRET, metadata__name="password"), None, "a worker has Secrets with kubeconfigs only"),
+        (changed(SECRET, metadata__name="-kubeconfig"), None, "a worker has Secrets with kubeconfigs only"),
+        (SECRET, changed(SECRET, metadata__ownerReferences=[]), "it is somebody else's"),
+        (changed(SECRET, metadata__ownerReferences=[]), None, "belongs to its ManagedCluster"),
+        (changed(SECRET, metadata__ownerReferences=EARLIER), None, "belongs to its ManagedCluster"),
+        (changed(SECRET, metadata__ownerReferences=TWO), SECRET, "belongs to its ManagedCluster"),
+        (changed(SECRET, type="bootstrap.kubernetes.io/token"), None, "a Secret of the type cluster.x-k8s.io/secret"),
+        (changed(SECRET, data__other="eA=="), None, "is the key value of a Secret"),
+        (changed(SECRET, data={}), SECRET, "is the key value of a Secret"),
+        (changed(SECRET, metadata__labels={"workloads.kcp.dev/cluster": "west"}), None, "and no other"),
+        (changed(SECRET, metadata__labels={}), SECRET, "and no other"),
+        (changed(SECRET, metadata__annotations={"a": "b"}), SECRET, "no annotations and no finalizers"),
+        (changed(SECRET, metadata__finalizers=["x"]), SECRET, "no annotations and no finalizers"),
+    ],
+)
+def test_its_secrets(new: Object, old: Object | None, said: str) -> None:
+    assert said in secret_wrong("w1", new, old, False)
