@@ -65,3 +65,14 @@ def test_only_https(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace("https://", "http://"))
     with pytest.raises(KubeconfigError, match="the server must be an https URL"):
         load(path)
+
+
+@pytest.mark.parametrize("authority", ["A", "w6Q=", "bm8gY2VydGlmaWNhdGU="])
+def test_a_certificate_that_is_none_is_told(tmp_path: Path, authority: str) -> None:
+    """Not base64, not ASCII, not PEM."""
+    path = written(tmp_path / "config", token="t")
+    config = yaml.safe_load(path.read_text())
+    config["clusters"][0]["cluster"]["certificate-authority-data"] = authority
+    path.write_text(yaml.safe_dump(config))
+    with pytest.raises(KubeconfigError, match="a certificate, key or token in it cannot be read"):
+        load(path)

@@ -1,7 +1,7 @@
 """`shoal controllers`: loops alone, at any API server that serves their kinds.
 
-Each loop by name has a Lease of its own, so several of these processes share the work and one acts at a time. What
-a Shoal server runs inside itself is not run a second time beside it.
+Each loop by name has a Lease of its own, so several of these processes share the work and one acts at a time. A
+Shoal server runs them inside itself: they are not run a second time beside it.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _fleet(place: Place) -> list[Runnable]:
 PARTS = {
     "capi": Part(
         (
-            *(capi.CLUSTERS, capi.MACHINE_DEPLOYMENTS, capi.MACHINE_SETS, capi.MACHINES),
+            *(capi.CLUSTERS, capi.MACHINE_DEPLOYMENTS, capi.MACHINE_SETS, capi.MACHINES, capi.MACHINE_HEALTH_CHECKS),
             *(EMBEDDED_CLUSTERS, EMBEDDED_MACHINES, EMBEDDED_TEMPLATES, KIND_CLUSTERS),
         ),
         _capi,
@@ -150,8 +150,6 @@ PARTS = {
     "importer": Part((sync.CLUSTERS, sync.IMPORTS, sync.NEGOTIATED, sync.MANAGED_CLUSTERS), _sync),
     "fleet": Part((fleet.MANAGED_CLUSTERS, fleet.WORKERS), _fleet),
 }
-INSIDE = {"capi", "kind", "importer", "syncer", "splitter", "fleet"}
-"""What Shoal servers run themselves."""
 LOOPS = (*PARTS, "syncer", "splitter")
 """The syncer comes with the importer's loops."""
 
@@ -161,10 +159,9 @@ class Controllers:
 
     def __init__(self) -> None:
         self.leases: dict[str, Lease] = {}
-        self.left_out: tuple[str, ...] = ()
-        """Loops the server runs itself."""
         self._tasks: list[asyncio.Task[None]] = []
         self._health: Health | None = None
+        self.health_port = 0
         self._clients: list[Client] = []
         self.failure: asyncio.Future[StoreError] = asyncio.get_running_loop().create_future()
         """There is no store to lose here."""
@@ -175,18 +172,17 @@ class Controllers:
     ) -> Controllers:
         """`client` is at the API server looked at. Both clients are closed by `stop`."""
         place = Place(client, clock or SystemClock(), hosting, wanted)
-        client.copies = {}
         running = cls()
         running._clients = [client, *([hosting.client] if hosting is not None else ())]
+        for each in running._clients:
+            each.copies = {}
         if await is_shoal_root(client):
-            running.left_out = tuple(name for name in wanted.loops if name in INSIDE)
-        elif "splitter" in wanted.loops:
+            raise NothingToRun(wanted.loops)
+        if "splitter" in wanted.loops:
             raise OnlyInside("splitter")
-        names = [name for name in wanted.loops if name in PARTS and name not in running.left_out]
-        if not names:
-            raise NothingToRun(running.left_out)
         if hosting is not None and not await is_shoal_root(hosting.client):
             raise NotAShoal(hosting.url)
+        names = [name for name in wanted.loops if name in PARTS]
         for name in names:
             for kind in PARTS[name].kinds:
                 await served(client, kind, place.clock)
@@ -195,7 +191,7 @@ class Controllers:
             running._begin(name, place, identity)
         if wanted.health is not None:
             running._health = Health(lambda: {name: lease.holds for name, lease in running.leases.items()})
-            await running._health.start(*wanted.health)
+            running.health_port = await running._health.start(*wanted.health)
         return running
 
     def _begin(self, name: str, place: Place, identity: str) -> None:

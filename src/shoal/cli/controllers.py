@@ -38,7 +38,7 @@ def address(context: click.Context, option: click.Parameter, value: str | None) 
 @click.option("--context", default="", help="Of the kubeconfig. [its current one]")
 @click.option(
     "--loops",
-    default="capi",
+    default="capi,kind",
     show_default=True,
     callback=loop_names,
     metavar="A,B",
@@ -117,6 +117,4 @@ def command(
 
 
 def announce(running: Controllers) -> None:
-    for name in running.left_out:
-        click.echo(f"{name} is left to this Shoal server, which runs it itself", err=True)
     click.echo("the loops run until this process ends", err=True)

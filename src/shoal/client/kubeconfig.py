@@ -68,8 +68,11 @@ def endpoint_of(config: Object, context: str = "", *, where: str, beside: Path |
     if parts.scheme != "https" or not parts.netloc:
         raise KubeconfigError(f"{where}: the server must be an https URL, not {server!r}")
     files = _Files(where, beside)
-    authority = _material(cluster, "certificate-authority", files).decode()
-    return Endpoint(server, _tls(cluster, user, files), _token(user, files), authority)
+    try:
+        authority = _material(cluster, "certificate-authority", files).decode("ascii")
+        return Endpoint(server, _tls(cluster, user, files, authority), _token(user, files), authority)
+    except (ValueError, OSError) as error:
+        raise KubeconfigError(f"{where}: a certificate, key or token in it cannot be read: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +99,8 @@ def _named(config: Object, section: str, name: str, where: str) -> Object:
     raise KubeconfigError(f"{where} has no {section[:-1]} named {name!r}")
 
 
-def _tls(cluster: Object, user: Object, files: _Files) -> ssl.SSLContext:
-    authority = _material(cluster, "certificate-authority", files)
-    trusted = ssl.create_default_context(cadata=authority.decode() if authority else None)
+def _tls(cluster: Object, user: Object, files: _Files, authority: str) -> ssl.SSLContext:
+    trusted = ssl.create_default_context(cadata=authority or None)
     if cluster.get("insecure-skip-tls-verify"):
         trusted.check_hostname = False
         trusted.verify_mode = ssl.CERT_NONE

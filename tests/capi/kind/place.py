@@ -42,6 +42,8 @@ class Place:
     def __init__(self, world: World, standin: Standin) -> None:
         self.world, self.standin, self.client, self.clock = world, standin, world.client, world.clock
         self._task: asyncio.Task[None] | None = None
+        self.tick = 0.0
+        """How much time goes by with every look: what fails is tried again after a pause."""
 
     def start(
         self, transport: Transport | None = None, *, core: bool = False, command: KindCommand | None = None
@@ -75,7 +77,11 @@ class Place:
         await self.client.delete(KIND_CLUSTERS, name, namespace)
 
     async def eventually(self, look: Callable[[], Awaitable[T]]) -> T:
-        return await self.world.eventually(look)
+        async def looked() -> T:
+            self.clock.step(self.tick)
+            return await look()
+
+        return await self.world.eventually(looked)
 
     async def says(self, name: str, reason: str, type_: str = "Ready", namespace: str = "default") -> Object:
         """The object, once a condition has that reason."""

@@ -25,6 +25,11 @@ NODES = Kind("", "v1", "nodes", namespaced=False)
 pytestmark = pytest.mark.anyio
 
 
+@pytest.fixture(autouse=True)
+def ticking(still: Place) -> None:
+    still.tick = 0.05
+
+
 async def cut(place: Place, writes: int, made: bool = False) -> bool:
     """Runs loops that end after so many writes; whether they came that far. `made`: the next one is made, and they
     do not hear of it."""

@@ -19,7 +19,7 @@ Object = dict[str, Any]
 
 _PEOPLES = ("labels", "finalizers", "ownerReferences")
 """Metadata by which things are selected, held and deleted."""
-_HUBS = ("assignedWorker", "epoch")
+_HUBS = ("assignedWorker", "lastWorker", "epoch")
 """Of the status of a ManagedCluster: who has it is not for a worker to say."""
 
 

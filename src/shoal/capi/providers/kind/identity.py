@@ -19,7 +19,7 @@ async def marker_of(kubeconfig: str) -> str | None:
     """The uid, empty where no Node has one; None: nobody answers, or there are no Nodes yet."""
     try:
         client = client_to(endpoint_of(parse(kubeconfig, _WHERE), where=_WHERE), "shoal-kind")
-    except (KubeconfigError, ValueError, OSError):
+    except KubeconfigError:
         return None
     try:
         async with asyncio.timeout(SECONDS):

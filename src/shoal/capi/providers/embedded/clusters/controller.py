@@ -20,7 +20,7 @@ from shoal.runtime.loop import Loop
 
 Object = dict[str, Any]
 
-WORKERS = 16
+WORKERS = 32
 """More than machines have: a cluster that is there lets its machines go on."""
 ACCOUNTS = Kind("", "v1", "serviceaccounts")
 BINDINGS = Kind("rbac.authorization.k8s.io", "v1", "clusterrolebindings", namespaced=False)

@@ -1,0 +1,69 @@
+"""What waits for a quiet moment comes back once, and at the latest when it has waited long enough."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from shoal.capi import quiet
+from shoal.capi.conditions import differ_in_words
+from shoal.capi.quiet import Quiet
+from shoal.clock import FakeClock
+from shoal.runtime.queue import WorkQueue
+
+
+def queue() -> WorkQueue[str]:
+    return WorkQueue(FakeClock())
+
+
+async def taken(waiting: WorkQueue[str]) -> str:
+    return await asyncio.wait_for(waiting.take(), 60)
+
+
+@pytest.mark.anyio
+async def test_many_changes_are_looked_at_once_after_the_last_write() -> None:
+    moment, keys = Quiet(), queue()
+    with moment.writing():
+        for _ in range(5):
+            moment.add(keys, "a")
+        await asyncio.sleep(2 * quiet.CALM_SECONDS)
+        assert not keys._waiting, "a write is under way"
+    assert await taken(keys) == "a"
+    assert not keys._waiting
+
+
+@pytest.mark.anyio
+async def test_counts_do_not_wait_for_the_writes_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quiet, "STEADY_SECONDS", 0.02)
+    moment, keys = Quiet(), queue()
+    with moment.writing():
+        moment.add(keys, "a")
+        assert await taken(keys) == "a"
+
+
+@pytest.mark.anyio
+async def test_words_wait_until_they_are_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    moment, keys = Quiet(), queue()
+    assert not moment.is_due(keys, "a")
+    assert await taken(keys) == "a"
+    assert moment.is_due(keys, "a")
+    monkeypatch.setattr(quiet, "LONGEST_SECONDS", 0.02)
+    with moment.writing():
+        assert not moment.is_due(keys, "b")
+        assert await taken(keys) == "b"
+        moment.forget(keys, "b")
+        assert not moment.is_due(keys, "b"), "they were said already"
+
+
+def test_which_changes_of_a_status_are_words() -> None:
+    def machine(status: str, message: str, **more: object) -> dict[str, object]:
+        said = {"type": "Ready", "status": status, "message": message, "reason": "Why"}
+        return {"kind": "Machine", "status": {"phase": "Running", "conditions": [said], **more}}
+
+    assert differ_in_words(machine("False", "a"), machine("False", "b", lastUpdated="now"))
+    assert not differ_in_words(machine("False", "a"), machine("True", "a"))
+    assert not differ_in_words(machine("False", "a"), machine("False", "a", nodeRef={"name": "n"}))
+    assert differ_in_words({}, machine("False", "a"))
+    assert not differ_in_words({}, machine("True", ""))
+    assert not differ_in_words({}, {"status": {"initialization": {"provisioned": True}}})
