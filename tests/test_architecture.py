@@ -75,6 +75,7 @@ PLANTS = [
     ("controlplane/planted/decide.py", "def decide() -> None:\n    import time"),
     ("apiserver/planted_sqlite.py", "import sqlite3"),
     ("apiserver/planted_etcd.py", "import grpc"),
+    ("apiserver/planted_nats.py", "import nats"),
     ("client/planted_uvloop.py", "import uvloop"),
     ("apiserver/planted_aiohttp.py", "import aiohttp"),
     ("clock/__init__.py", "import shoal.clock.one.deep"),
@@ -165,7 +166,7 @@ def test_every_runtime_dependency_is_used_and_every_import_declared() -> None:
                     imported |= {alias.name.split(".")[0] for alias in node.names}
                 elif isinstance(node, ast.ImportFrom) and node.module:
                     imported.add(node.module.split(".")[0])
-    modules = {"PyYAML": "yaml", "jsonschema-rs": "jsonschema_rs", "grpcio": "grpc"}
+    modules = {"PyYAML": "yaml", "jsonschema-rs": "jsonschema_rs", "grpcio": "grpc", "nats-py": "nats"}
     declared = {re.split("[<>=]", dependency)[0] for dependency in SETTINGS["project"]["dependencies"]}
     declared.discard("tzdata")  # zoneinfo reads it, nobody imports it
     assert imported - sys.stdlib_module_names - {"shoal"} == {modules.get(name, name) for name in declared}

@@ -17,8 +17,9 @@ import yaml
 from shoal.assemble.server import ApiServer, ServerSettings, administrator
 from shoal.client.requests import Client, Kind
 from shoal.clock import Clock, SystemClock
+from shoal.fleet.bus.settings import BusSettings
 from shoal.fleet.joining.controller import ensure_home
-from shoal.fleet.loops import Runnable, fleet_hub_loops, worker_loops
+from shoal.fleet.loops import WATCH, Runnable, fleet_hub_loops, worker_loops
 from shoal.fleet.resources import MANAGED_CLUSTERS, SECRETS, WORKERS
 from shoal.fleet.worker.own import CLUSTERS
 from shoal.fleet.worker.settings import WorkerSettings
@@ -81,13 +82,15 @@ class Fleet:
         self.own: dict[str, Client] = {}
         self._running: dict[str, AsyncExitStack] = {}
 
-    async def join(self, name: str, capacity: int = 10, location: str = "", store: str = "") -> Client:
+    async def join(
+        self, name: str, capacity: int = 10, location: str = "", store: str = "", bus: BusSettings = WATCH
+    ) -> Client:
         """A worker with a server of its own (`store` names one that is there), and its loops."""
         store = store or name
         if store not in self.own:
             self.own[store] = await self._stack.enter_async_context(server(self._directory / store, self.clock))
         settings = WorkerSettings(name, capacity, location, "v1.36.4", "https://hub:6443", "-----CA-----\n")
-        loops = worker_loops(as_worker(self.hub, name), self.own[store], self.clock, settings)
+        loops = worker_loops(as_worker(self.hub, name), self.own[store], self.clock, settings, bus)
         self._running[name] = stack = AsyncExitStack()
         await stack.enter_async_context(running(loops))
         return self.own[store]

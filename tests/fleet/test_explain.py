@@ -136,6 +136,12 @@ def test_one_that_has_a_worker_is_looked_at_without_itself() -> None:
     assert text("default/east", stuck)[0] == said
 
 
+def test_two_things_in_the_way_are_said() -> None:
+    away = cluster(version="v1.20.3", location="eu")
+    found = explain(away, [worker("w", versions=["v1.36"], location="us")], [], None)
+    assert text("default/east", found)[-1] == "no single change would let it be hosted"
+
+
 def test_a_long_answer_is_cut() -> None:
     found = explain(cluster(), [worker(f"w{number:02d}", 0) for number in range(25)], [], None)
     lines = text("default/east", found)

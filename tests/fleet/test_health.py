@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.clock import FakeClock, rfc3339_micro
-from shoal.fleet.health.decide import Heartbeat, health, heartbeat
+from shoal.fleet.health.decide import Heartbeat, health, heartbeat, standing
 from shoal.fleet.resources import LEASES, MANAGED_CLUSTERS, WORKERS
 from shoal.kinds.fleet import SILENCE_SECONDS
 from tests.fleet.fleets import SYSTEM, Fleet, condition, eventually, fleet, gone, phase
@@ -124,9 +124,18 @@ async def test_silence_makes_a_worker_lost_and_a_word_brings_it_back(tmp_path: P
         lost = await settle(made, "w1", "Lost")
         assert condition(lost, "Ready")["status"] == "Unknown"
         assert condition(lost, "Ready")["message"] == "no heartbeat for more than 40 seconds"
-        assert await made.get("east") == before
+        unknown = await made.until("east", lambda obj: phase(obj) == "Unknown")
+        said = condition(unknown, "WorkerReady")
+        assert (said["status"], said["reason"]) == ("Unknown", "HeartbeatMissing")
+        wanted = "worker w1: no heartbeat for more than 40 seconds; what it hosts may run all the same"
+        assert said["message"] == wanted
+        for field in ("assignedWorker", "epoch", "nodePools", "observedGeneration"):
+            assert unknown["status"][field] == before["status"][field]
+        assert condition(unknown, "InfrastructureReady") == condition(before, "InfrastructureReady")
         await made.join("w1")
         assert condition(await settle(made, "w1", "Running"), "Ready")["status"] == "True"
+        found = await made.until("east", lambda obj: phase(obj) == "Provisioning")
+        assert condition(found, "WorkerReady")["message"] == "worker w1 is heard again"
 
 
 @pytest.mark.anyio
@@ -165,19 +174,82 @@ async def test_a_declared_worker_waits_for_somebody(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_worker_deleted_while_it_hosts_comes_back_with_its_clusters(tmp_path: Path) -> None:
-    clock = FakeClock()
-    async with fleet(tmp_path, clock) as made:
-        own = await made.join("w1", 1)
-        await settle(made, "w1", "Running")
+async def test_a_worker_deleted_while_it_hosts_stays_until_its_clusters_are_gone(tmp_path: Path) -> None:
+    async with fleet(tmp_path, FakeClock()) as made:
+        own = await made.join("w1", 5)
+        found = await settle(made, "w1", "Running")
+        assert found["metadata"]["finalizers"] == ["infrastructure.cluster.x-k8s.io/worker"]
         await made.create("east")
-        before = await made.until("east", lambda obj: condition(obj, "Ready"))
+        await made.until("east", lambda obj: condition(obj, "Ready"))
+        await made.hub.delete(WORKERS, "w1", SYSTEM)
+        waiting = await made.until_worker("w1", lambda obj: condition(obj, "Deleting"))
+        assert phase(waiting) == "Terminating"
+        said = condition(waiting, "Deleting")
+        assert (said["status"], said["reason"]) == ("True", "HostsManagedClusters")
+        assert said["message"] == "1 ManagedCluster it hosts must be deleted first: default/east; it gets no new ones"
+        await made.create("west")
+        west = await made.until("west", lambda obj: condition(obj, "Scheduled"))
+        assert condition(west, "Scheduled")["reason"] == "WorkersLeaving"
+        assert not await gone(own, MANAGED_CLUSTERS, "east"), "nothing is deleted at the worker"
+        uid = waiting["metadata"]["uid"]
+        await made.hub.delete(MANAGED_CLUSTERS, "east", "default")
+        await eventually(lambda: gone(made.hub, MANAGED_CLUSTERS, "east"))
+
+        async def let_go() -> bool:
+            if await gone(made.hub, WORKERS, "w1", SYSTEM):
+                return True
+            return bool((await made.worker("w1"))["metadata"]["uid"] != uid)
+
+        await eventually(let_go)
+
+
+@pytest.mark.anyio
+async def test_a_worker_that_hosts_nothing_goes_at_once(tmp_path: Path) -> None:
+    async with fleet(tmp_path, FakeClock()) as made:
+        await made.join("w1")
+        await settle(made, "w1", "Running")
+        await made.part("w1")
         await made.hub.delete(WORKERS, "w1", SYSTEM)
         await eventually(lambda: gone(made.hub, WORKERS, "w1", SYSTEM))
-        assert not await gone(own, MANAGED_CLUSTERS, "east")
-        clock.step(10)
-        await made.until_worker("w1", lambda obj: (obj.get("status") or {}).get("availableCapacity") == 0)
-        await settle(made, "w1", "Running")
-        after = await made.get("east")
-        for field in ("assignedWorker", "epoch"):
-            assert after["status"][field] == before["status"][field]
+
+
+@pytest.mark.parametrize(
+    ("hosted", "reason", "message"),
+    [
+        ([], "NothingHosted", "no ManagedCluster is given to it"),
+        (
+            ["a/4", "a/3", "a/2", "a/1"],
+            "HostsManagedClusters",
+            "4 ManagedClusters it hosts must be deleted first: a/1, a/2, a/3, …; it gets no new ones",
+        ),
+    ],
+)
+def test_why_a_worker_is_still_there(hosted: list[str], reason: str, message: str) -> None:
+    leaving = worker(deletionTimestamp=NOW)
+    found = health(leaving, Heartbeat("a", 1000.0), 1000.0, NOW, hosted).status
+    assert found is not None
+    said = condition({"status": found}, "Deleting")
+    assert (said["reason"], said["message"], said["observedGeneration"]) == (reason, message, 3)
+    unknown = health(leaving, Heartbeat("a", 1000.0), 1000.0, NOW, None).status
+    assert condition({"status": unknown}, "Deleting") == {}, "not before the ManagedClusters are known"
+
+
+def bound(**conditions: str) -> Object:
+    said = [{"type": type_, "status": status, "lastTransitionTime": NOW} for type_, status in conditions.items()]
+    return {"metadata": {"generation": 2}, "status": {"assignedWorker": "w", "conditions": said}}
+
+
+def test_a_cluster_is_told_of_silence_and_of_its_end_only() -> None:
+    assert standing(bound(Ready="True"), worker("True"), NOW) is None
+    assert standing(bound(Ready="True"), worker(), NOW) is None
+    assert standing({"metadata": {}, "status": {}}, None, NOW) is None
+    lost = standing(bound(Ready="True"), worker("Unknown"), NOW)
+    assert lost is not None
+    assert lost["phase"] == "Unknown"
+    assert standing({**bound(), "status": lost}, worker("Unknown"), NOW) is None
+    again = standing({**bound(), "status": lost}, worker("True"), NOW)
+    assert again is not None
+    assert again["phase"] == "Running"
+    assert standing({**bound(), "status": again}, worker("True"), NOW) is None
+    gone_ = standing(bound(Ready="True"), None, NOW)
+    assert condition({"status": gone_}, "WorkerReady")["reason"] == "WorkerMissing"

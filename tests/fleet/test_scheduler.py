@@ -10,8 +10,10 @@ import pytest
 
 from shoal.client.requests import Client
 from shoal.clock import SystemClock
+from shoal.fleet.health.controller import health_loops
 from shoal.fleet.loops import fleet_hub_loops
 from shoal.fleet.resources import CONFIG_MAPS, LEASES, MANAGED_CLUSTERS, NAMESPACES, WORKERS
+from shoal.fleet.scheduler.controller import Scheduler
 from shoal.kinds import fleet as names
 from shoal.objects.errors import Invalid
 from tests.fleet.fleets import SYSTEM, Fleet, condition, eventually, fleet, gone, managed, phase, running, server
@@ -64,7 +66,7 @@ async def test_bindings_spread_and_never_exceed_capacity(tmp_path: Path) -> None
             if bound(obj):
                 assert obj["metadata"]["finalizers"] == [names.FINALIZER]
                 assert obj["status"]["epoch"] == 1
-                assert phase(obj) == "Provisioning"
+                assert phase(obj) == "Scheduled"
             else:
                 assert phase(obj) == "Pending"
         await available(made, "a", 0)
@@ -219,6 +221,18 @@ async def test_a_finalizer_somebody_took_off_is_put_back(tmp_path: Path) -> None
         await made.until("east", lambda obj: obj["metadata"].get("finalizers") == [names.FINALIZER])
 
 
+async def test_one_without_a_finalizer_gets_it_before_its_worker(tmp_path: Path) -> None:
+    """An API server that is not Shoal's gives it none."""
+    async with fleet(tmp_path) as made:
+        created = await made.create("east")
+        found = await made.until("east", phase)
+        await made.hub.update(MANAGED_CLUSTERS, names.without_finalizer(found))
+        await worker(made.hub, "a")
+        found = await made.until("east", bound)
+        assert found["metadata"]["finalizers"] == [names.FINALIZER]
+        assert created["metadata"]["uid"] == found["metadata"]["uid"]
+
+
 async def test_one_taken_from_its_worker_goes_back_there(tmp_path: Path) -> None:
     async with fleet(tmp_path) as made:
         await worker(made.hub, "a", 9)
@@ -259,6 +273,32 @@ async def test_another_scheduler_takes_over_where_the_first_was_killed(tmp_path:
         async with running(fleet_hub_loops(hub, clock)):
             await asyncio.sleep(0.1)
         assert (await hub.list_all(MANAGED_CLUSTERS))[1] == revision, "nothing is written that is so already"
+
+
+async def test_nothing_is_decided_on_half_a_list(tmp_path: Path) -> None:
+    """A list is told object by object: the one that takes the last slot may be the last."""
+    async with server(tmp_path / "hub") as hub:
+        await worker(hub, "a", 1)
+        await hub.create(MANAGED_CLUSTERS, managed("first"), "default")
+        last = await hub.create(MANAGED_CLUSTERS, managed("last"), "default")
+        await hub.update(MANAGED_CLUSTERS, {**last, "status": {"assignedWorker": "a", "epoch": 1}}, "status")
+        scheduler = Scheduler(hub, SystemClock())
+
+        async def known() -> bool:
+            return any(phase(obj) == "Running" for obj in scheduler._workers.objects.values())
+
+        async def workers_first() -> None:
+            await eventually(known)
+            await scheduler._managed.run()
+
+        scheduler.bindings.sources[0] = workers_first
+        async with running([*scheduler.loops, *health_loops(hub, SystemClock())]):
+
+            async def told() -> bool:
+                return phase(await hub.get(MANAGED_CLUSTERS, "first", "default")) == "Pending"
+
+            await eventually(told)
+        assert bound(await hub.get(MANAGED_CLUSTERS, "first", "default")) == ""
 
 
 @pytest.mark.parametrize(

@@ -244,7 +244,7 @@ def test_a_selector_that_is_none_is_said() -> None:
 
 def test_a_binding_is_one_status() -> None:
     assert bound(cluster(), "w", NOW) == {
-        "phase": "Provisioning",
+        "phase": "Scheduled",
         "assignedWorker": "w",
         "lastWorker": "w",
         "epoch": 1,

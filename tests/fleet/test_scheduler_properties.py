@@ -135,7 +135,7 @@ class World:
             assert (kept.clusters, +kept.amounts) == (plain.clusters, +plain.amounts)
         for key, managed in self.managed.items():
             if not fleet.assigned_worker(managed):
-                assert key in self.room
+                assert self.room.line_of(key) is not None
                 asked = there.view(managed).asked
                 assert not any(fits(asked, worker, used) for worker, used in there.workers()), "left waiting"
 
@@ -282,7 +282,7 @@ def test_more_nodes_take_more_of_the_worker_that_has_it() -> None:
     assert world.ledger.used("a").amounts["nodes"] == 4
     world.put(1, {"nodes": 1}, "x", {})
     world.settle()
-    assert ("", "x", "c1") in world.room
+    assert world.room.line_of(("", "x", "c1")) is not None
 
 
 def test_a_worker_elsewhere_is_no_candidate() -> None:

@@ -228,7 +228,7 @@ async def test_one_deleted_before_the_worker_ever_saw_it_goes_too(tmp_path: Path
         await made.until_worker("w1", lambda obj: phase(obj) == "Running")
         await made.part("w1")
         await made.create("east")
-        await made.until("east", lambda obj: phase(obj) == "Provisioning")
+        await made.until("east", lambda obj: phase(obj) == "Scheduled")
         await made.hub.delete(MANAGED_CLUSTERS, "east", "default")
         await made.join("w1")
         await eventually(lambda: gone(made.hub, MANAGED_CLUSTERS, "east"))
@@ -298,7 +298,7 @@ async def test_a_kind_the_worker_does_not_provide_is_refused_in_status(tmp_path:
         await made.hub.merge(MANAGED_CLUSTERS, "real", by_hand, "default", "status")
         found = await made.until("real", lambda obj: phase(obj) == "Failed")
         text = "infrastructure kind is not supported by worker w1, which provides embedded"
-        assert [error["message"] for error in found["status"]["errors"]] == [text]
+        assert found["status"]["errors"][-1]["message"] == text
         assert await count(own, *HOSTING) == 0
         await made.hub.delete(MANAGED_CLUSTERS, "real", "default")
         await eventually(lambda: gone(made.hub, MANAGED_CLUSTERS, "real"))

@@ -51,6 +51,7 @@ PROGRAMS = {
     "kube-controller-manager": _kubernetes("cmd/kube-controller-manager"),
     "kube-scheduler": _kubernetes("cmd/kube-scheduler"),
     "kubectl": _kubernetes("cmd/kubectl"),
+    "nats-server": Program("nats", "github.com/nats-io/nats-server/v2", "v2.15.2"),
 }
 
 

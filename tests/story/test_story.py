@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tests.etcd import Etcd
 from tests.faults.processes import command
-from tests.story.api import HANG
+from tests.story.api import HANG, Api
 from tests.story.everything import Inventory
 from tests.story.fleets import HUB, Fleet
 from tests.story.story import NAMES, NODE_CLAIMS, Story
@@ -31,7 +32,9 @@ def test_the_story(fleet: Fleet) -> None:
     story = Story(fleet)
     inventory = Inventory(fleet)
     story.live("clusters")
-    assert kubeconfig(fleet, "east") == story.kubeconfig("east")
+    assert kubeconfig(fleet, "east", "--long-lived") == story.kubeconfig("east")
+    with closing(Api(kubeconfig(fleet, "east"))) as for_an_hour:
+        assert len(for_an_hour.items("/api/v1/nodes")) == 2
     for name in NAMES:
         inside = story.inside(name)
         assert inside.server == f"{story.hub.server}/managedclusters/default/{name}"
@@ -53,9 +56,9 @@ def test_the_story(fleet: Fleet) -> None:
     assert set(fleet.stop().values()) == {(0, "stopping\n")}, "nothing else is said"
 
 
-def kubeconfig(fleet: Fleet, name: str) -> str:
+def kubeconfig(fleet: Fleet, name: str, *flags: str) -> str:
     run = subprocess.run(
-        command("kubeconfig", name, "--data-dir", str(fleet.data(HUB))),
+        command("kubeconfig", name, *flags, "--data-dir", str(fleet.data(HUB))),
         capture_output=True,
         text=True,
         check=True,

@@ -19,6 +19,7 @@ from shoal.assemble.store_settings import Opened
 from shoal.assemble.store_settings import StoreSettings as StoreSettings
 from shoal.assemble.stores import open_store
 from shoal.client.requests import Client
+from shoal.fleet.bus.settings import BusSettings
 from shoal.fleet.tunnel import Tunnels
 
 
@@ -36,6 +37,8 @@ class UpSettings:
     """False: a worker's server, which runs the loops of a hub nowhere."""
     idle_seconds: float = IDLE_SECONDS
     """After which a logical cluster that is asked nothing sleeps."""
+    bus: BusSettings = field(default_factory=BusSettings)
+    """By which a hub speaks with its workers."""
 
 
 class Shoal:
@@ -89,7 +92,9 @@ class Shoal:
             directory.keep_port(server.port)
         write_private(directory.path / "kubeconfig", kubeconfig(server.url, server.authority.certificate, token))
         holder = f"{socket.gethostname()}_{secrets.token_hex(4)}" if opened.shared else ""
-        loops.start(server.transport(), server.authority, holder=holder, hub=settings.hub, url=server.url)
+        loops.start(
+            server.transport(), server.authority, holder=holder, hub=settings.hub, url=server.url, bus=settings.bus
+        )
         return cls(directory, opened, server, loops, tunnels)
 
     def client(self, agent: str) -> Client:

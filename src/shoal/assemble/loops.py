@@ -27,7 +27,8 @@ from shoal.controlplane.roles.controller import role_loop
 from shoal.controlplane.scheduler.controller import scheduler_loops
 from shoal.controlplane.serviceaccounts.controller import service_account_loops
 from shoal.controlplane.workloads import workload_loops
-from shoal.fleet.loops import fleet_hub_loops
+from shoal.fleet.bus.settings import BusSettings
+from shoal.fleet.loops import WATCH, fleet_hub_loops
 from shoal.placement.splitter.controller import splitter_loops
 from shoal.provision.loops import provision_loops
 from shoal.runtime.lease import Lease
@@ -56,10 +57,10 @@ def controllers(client: Client, clock: Clock, authority: Authority, url: str) ->
     ]
 
 
-def hub_controllers(client: Client, clock: Clock, connect: Connect) -> list[Runnable]:
+def hub_controllers(client: Client, clock: Clock, connect: Connect, bus: BusSettings = WATCH) -> list[Runnable]:
     """What runs beside the hub's server and not beside a worker's."""
     return [
-        *fleet_hub_loops(client, clock),
+        *fleet_hub_loops(client, clock, bus),
         *sync_loops(client, clock, connect, SyncSettings()),
         *splitter_loops(client, clock),
     ]
@@ -80,6 +81,7 @@ class Loops:
         holder: str = "",
         hub: bool = True,
         url: str = "https://127.0.0.1:6443",
+        bus: BusSettings = WATCH,
     ) -> None:
         """`hub`: the server is a hub's, not a worker's. `url`: where clients reach it. `holder` names this process
         among several on one store: then only one of them runs the loops at a time."""
@@ -89,7 +91,7 @@ class Loops:
 
         def loops() -> list[Runnable]:
             common = controllers(client, clock, authority, url)
-            return [*common, *hub_controllers(client, clock, connect_from(url, transport))] if hub else common
+            return [*common, *hub_controllers(client, clock, connect_from(url, transport), bus)] if hub else common
 
         async def run() -> None:
             await run_all(loops, clock)

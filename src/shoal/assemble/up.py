@@ -14,7 +14,10 @@ from shoal.assemble.process import serve
 from shoal.assemble.store_settings import StoreSettings as StoreSettings
 from shoal.assemble.worker import Worker, server_settings, worker_settings
 from shoal.clock import SystemClock
+from shoal.fleet.bus.settings import BusSettings as BusSettings
+from shoal.fleet.bus.settings import bus_settings as bus_settings
 from shoal.fleet.joining.controller import ensure_home
+from shoal.fleet.loops import check_bus
 from shoal.objects.errors import StoreError
 
 
@@ -51,7 +54,7 @@ class Up:
         own = server_settings(settings.data_dir / "workers" / name, idle_seconds=settings.idle_seconds)
         known = worker_settings(name, capacity, "", hub.server.url, hub.server.authority.certificate.decode())
         shoal = await Shoal.start(own)
-        return await Worker.start(shoal, known, hub.worker_client(name), hub.tunnels, SystemClock())
+        return await Worker.start(shoal, known, hub.worker_client(name), hub.tunnels, SystemClock(), bus=settings.bus)
 
     @property
     def failure(self) -> asyncio.Future[StoreError]:
@@ -64,6 +67,7 @@ class Up:
 
 def run(settings: UpSettings, ready: Callable[[Shoal], None], workers: WorkersInside | None = None) -> None:
     async def start() -> Up:
+        await check_bus(settings.bus)
         up = await Up.start(settings, workers or WorkersInside())
         ready(up.hub)
         return up

@@ -17,7 +17,8 @@ from shoal.assemble.store_settings import StoreSettings
 from shoal.client.kubeconfig import client_to
 from shoal.client.requests import Client
 from shoal.clock import Clock, SystemClock
-from shoal.fleet.loops import worker_loops
+from shoal.fleet.bus.settings import BusSettings
+from shoal.fleet.loops import WATCH, check_bus, worker_loops
 from shoal.fleet.resources import LOGICAL_CLUSTERS
 from shoal.fleet.tunnel import Tunnels, dial_hub, serve_tunnel
 from shoal.fleet.tunnel.serving import Dial
@@ -40,6 +41,7 @@ class WorkerProcess:
     port: int = 0
     store: StoreSettings = field(default_factory=StoreSettings)
     idle_seconds: float = IDLE_SECONDS
+    bus: BusSettings = field(default_factory=BusSettings)
 
 
 class Worker:
@@ -60,6 +62,7 @@ class Worker:
         way: Tunnels | Dial,
         clock: Clock,
         beside: Callable[[], list[Runnable]] = lambda: [],
+        bus: BusSettings = WATCH,
     ) -> Worker:
         """`shoal` is the worker's own server, `hub` of the hub's root, as this worker. `way`: the hub's tunnels when it
         is in this process, otherwise what opens the connection that becomes one. `beside` are further loops."""
@@ -68,7 +71,8 @@ class Worker:
             worker._leave = way.register(settings.name, shoal.server.app.handle)
 
         def loops() -> list[Runnable]:
-            found: list[Runnable] = [*worker_loops(hub, shoal.client("shoal-worker"), clock, settings), *beside()]
+            own = shoal.client("shoal-worker")
+            found: list[Runnable] = [*worker_loops(hub, own, clock, settings, bus), *beside()]
             if not isinstance(way, Tunnels):
                 found.append(serve_tunnel(way, shoal.server.app.handle, clock, settings.name))
             return found
@@ -113,6 +117,7 @@ def run_worker(process: WorkerProcess, ready: Callable[[Worker], None]) -> None:
     check_given(process.hub)
 
     async def start() -> Worker:
+        await check_bus(process.bus, process.name)
         where, stored = process.data_dir, process.store
         shoal = await Shoal.start(server_settings(where, process.host, process.port, stored, process.idle_seconds))
         try:
@@ -138,4 +143,4 @@ async def _start_member(process: WorkerProcess, shoal: Shoal, clock: Clock) -> W
     def renewal() -> list[Runnable]:
         return [Renewal(hub, clock, name, store, member.certificate, member.keep)]
 
-    return await Worker.start(shoal, settings, hub, dial_hub(endpoint, name), clock, renewal)
+    return await Worker.start(shoal, settings, hub, dial_hub(endpoint, name), clock, renewal, process.bus)

@@ -50,6 +50,8 @@ def text(title: str, found: Explanation) -> list[str]:
         lines += ["", "any one of these would let it be hosted:"]
         lines += [f"  {change}" for change in found.changes[:SHOWN]]
         lines += _more(len(found.changes), "change")
+    elif not found.best:
+        lines += ["", "no single change would let it be hosted"]
     return lines
 
 

@@ -11,7 +11,17 @@ from urllib.parse import urlsplit
 import click
 
 from shoal.assemble.datadir import default_data_dir
-from shoal.assemble.up import IDLE_SECONDS, AuditSettings, Shoal, StoreSettings, UpSettings, WorkersInside, run
+from shoal.assemble.up import (
+    IDLE_SECONDS,
+    AuditSettings,
+    BusSettings,
+    Shoal,
+    StoreSettings,
+    UpSettings,
+    WorkersInside,
+    bus_settings,
+    run,
+)
 
 _STORE_OPTIONS = (
     click.option(
@@ -34,6 +44,21 @@ idle_option = click.option(
     show_default=True,
     help="After which a logical cluster that is asked nothing sleeps.",
 )
+_BUS_OPTIONS = (
+    click.option(
+        "--bus",
+        default="watch",
+        show_default=True,
+        envvar="SHOAL_BUS",
+        metavar="watch|URL",
+        help="How hub and workers speak: watch, or a NATS server such as nats://host:4222. [$SHOAL_BUS]",
+    ),
+    click.option(
+        "--bus-creds",
+        type=click.Path(path_type=Path, exists=True, dir_okay=False),
+        help="A NATS .creds file, where the URL has no user.",
+    ),
+)
 _OPTIONS = (
     click.option("--data-dir", type=click.Path(path_type=Path), help="Where everything is kept. [$SHOAL_DATA_DIR]"),
     click.option(
@@ -46,6 +71,7 @@ _OPTIONS = (
         help="What kubeconfigs name, where it is not the listened one.",
     ),
     *_STORE_OPTIONS,
+    *_BUS_OPTIONS,
     idle_option,
     click.option("--audit-log-path", default="", metavar="FILE", help="Records every request; - is standard output."),
     click.option(
@@ -58,6 +84,12 @@ _OPTIONS = (
 
 def store_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(_STORE_OPTIONS):
+        command = option(command)
+    return command
+
+
+def bus_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(_BUS_OPTIONS):
         command = option(command)
     return command
 
@@ -76,12 +108,14 @@ def serve(
     audit_log_maxsize: int,
     audit_log_maxbackup: int,
     audit_policy_file: Path | None,
+    bus: str = "watch",
+    bus_creds: Path | None = None,
     idle_seconds: float = IDLE_SECONDS,
     root_profile: str = "",
     workers: WorkersInside | None = None,
     **store: Any,
 ) -> None:
-    stored = store_settings(**store)
+    stored, over = store_settings(**store), parse_bus(bus, bus_creds)
     host, port = split_address(listen)
     if audit_policy_file is not None and not audit_log_path:
         raise click.UsageError("--audit-policy-file needs --audit-log-path")
@@ -90,7 +124,7 @@ def serve(
     audit = AuditSettings(audit_log_path, audit_log_maxsize, audit_log_maxbackup, audit_policy_file)
     directory = data_dir or default_data_dir(os.environ)
     settings = UpSettings(
-        directory, host, port, audit, root_profile, stored, advertise_address, idle_seconds=idle_seconds
+        directory, host, port, audit, root_profile, stored, advertise_address, idle_seconds=idle_seconds, bus=over
     )
     run(settings, announce, workers)
 
@@ -127,6 +161,13 @@ def store_settings(
         raise click.UsageError("--etcd-prefix is empty: etcd may hold more than one store")
     word = etcd_password_file.read_text().strip() if etcd_password_file else ""
     return StoreSettings("etcd", urls, "/" + etcd_prefix.strip("/"), *entry[:4], word)
+
+
+def parse_bus(bus: str, credentials: Path | None) -> BusSettings:
+    try:
+        return bus_settings(bus, credentials)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
 
 
 def split_address(listen: str) -> tuple[str, int]:

@@ -76,7 +76,7 @@ def _managed(obj: Object) -> dict[str, str]:
         "name": f"{metadata['namespace']}/{metadata['name']}",
         "phase": status.get("phase", "Pending"),
         "worker": status.get("assignedWorker", ""),
-        "problem": "; ".join(error["message"] for error in status.get("errors") or ()),
+        "problem": next((error["message"] for error in reversed(status.get("errors") or ())), ""),
     }
 
 

@@ -12,7 +12,7 @@ import click
 
 from shoal.assemble.datadir import default_data_dir
 from shoal.assemble.worker import HubGiven, Worker, WorkerProcess, run_worker
-from shoal.cli.serving import idle_option, split_address, store_options, store_settings
+from shoal.cli.serving import bus_options, idle_option, parse_bus, split_address, store_options, store_settings
 from shoal.kinds.joining import split_token, wrong_name
 
 
@@ -35,6 +35,7 @@ from shoal.kinds.joining import split_token, wrong_name
     "--listen", default="127.0.0.1:0", show_default=True, help="Of its own API; port 0 picks one and keeps it."
 )
 @store_options
+@bus_options
 @idle_option
 def command(
     hub_kubeconfig: Path | None,
@@ -47,6 +48,8 @@ def command(
     data_dir: Path | None,
     listen: str,
     idle_seconds: float,
+    bus: str,
+    bus_creds: Path | None,
     **store: Any,
 ) -> None:
     """Joins a hub and hosts the control planes of ManagedClusters until it is stopped.
@@ -61,7 +64,7 @@ def command(
         raise click.UsageError(f"--name {name}: {wrong}")
     host, port = split_address(listen)
     where = data_dir or default_data_dir(os.environ) / "workers" / name
-    own = (host, port, store_settings(**store), idle_seconds)
+    own = (host, port, store_settings(**store), idle_seconds, parse_bus(bus, bus_creds))
     run_worker(WorkerProcess(given, where, name, capacity, location, *own), announce)
 
 

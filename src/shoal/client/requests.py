@@ -65,6 +65,12 @@ class Client:
         other._headers, other.copies = self._headers, self.copies
         return other
 
+    def as_user(self, name: str, group: str) -> Client:
+        """Somebody else at the same place, whom this identity may speak for."""
+        other = self.at(self._cluster)
+        other._headers = {**self._headers, "impersonate-user": name, "impersonate-group": group}
+        return other
+
     async def close(self) -> None:
         """Ends the connections of this client and of those made from it by `at`."""
         await self._transport.close()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from shoal.kinds import sizes
+from shoal.kinds import nodepools, sizes
+from shoal.objects.conditions import get_condition
 
 Object = dict[str, Any]
 
@@ -18,6 +19,8 @@ NAMESPACE = "shoal-system"
 """Where Workers join, and where their Leases are."""
 FINALIZER = "infrastructure.cluster.x-k8s.io/managedcluster"
 """Of a ManagedCluster: goes when its Worker says that nothing of it is left."""
+WORKER_FINALIZER = "infrastructure.cluster.x-k8s.io/worker"
+"""Of a Worker: goes when no ManagedCluster is given to it."""
 STORE = "shoal.dev/store"
 """On a Worker: the id of the store it is of. Another store is another worker, whatever its name."""
 
@@ -28,11 +31,22 @@ AUTO_WORKER = "shoal.dev/auto-worker"
 AUTO_WORKERS = "auto-workers"
 """The ConfigMap beside the Workers that says how many of those there may be; without it there are none."""
 WORKER_NAME_LIMIT = 56
+"""Characters: its Lease and the identity it joins with are named after it."""
 
 PENDING, PROVISIONING, RUNNING, FAILED, TERMINATING = "Pending", "Provisioning", "Running", "Failed", "Terminating"
+UPGRADING, UNKNOWN = "Upgrading", "Unknown"
 LOST = "Lost"
 READY, SCHEDULED = "Ready", "Scheduled"
+"""Conditions; the second is a phase too."""
 INFRASTRUCTURE_READY, NODES_READY = "InfrastructureReady", "NodesReady"
+UPGRADED, WORKER_READY, DELETING = "Upgraded", "WorkerReady", "Deleting"
+
+NOT_SUPPORTED, BROKEN_KUBECONFIG = "InfrastructureNotSupported", "BrokenKubeconfig"
+SECRET_TAKEN, HOST_TAKEN, BAD_VERSION = "SecretNameTaken", "NameTaken", "VersionNotSupported"
+FAILURES = frozenset({NOT_SUPPORTED, BROKEN_KUBECONFIG, SECRET_TAKEN, HOST_TAKEN, BAD_VERSION})
+"""Reasons why a ManagedCluster is not Ready that do not pass by waiting."""
+VERSION_REFUSED = "VersionRefused"
+"""Why it is not Upgraded, and will not be."""
 
 HEARTBEAT_SECONDS = 10.0
 """How often a worker renews its Lease."""
@@ -123,10 +137,36 @@ def prepare_create(obj: Object) -> None:
 
 def machines(managed: Object) -> list[tuple[sizes.Size, int]]:
     """The nodes it asks for by number, by their size; those bought for pending pods are not known beforehand."""
-    return [(sizes.DEFAULT, int(spec_of(managed).get("nodes") or 0))]
+    return [(pool.size, pool.nodes) for pool in nodepools.asked_for(spec_of(managed))]
 
 
 def errors_now(obj: Object, said: Iterable[tuple[str, str]], now: str) -> list[Object]:
     """`status.errors` that say these (reason, message); one that was there already keeps its time."""
     since = {(error["reason"], error["message"]): error["time"] for error in status_of(obj).get("errors") or ()}
     return [{"time": since.get(one, now), "reason": one[0], "message": one[1]} for one in said][-ERRORS:]
+
+
+def errors_with(obj: Object, reason: str, message: str, now: str) -> list[Object]:
+    """`status.errors` with this one last; one that is there already is not said again."""
+    said: list[Object] = list(status_of(obj).get("errors") or ())
+    if any((error["reason"], error["message"]) == (reason, message) for error in said):
+        return said
+    return [*said, {"time": now, "reason": reason, "message": message}][-ERRORS:]
+
+
+def phase_of(managed: Object) -> str:
+    """What its conditions come to. Each condition has one loop that tells it, so all who write the phase agree."""
+    if is_deleting(managed):
+        return TERMINATING
+    if not assigned_worker(managed):
+        return PENDING
+    heard, ready, upgraded = (get_condition(managed, type_) for type_ in (WORKER_READY, READY, UPGRADED))
+    if heard is not None and heard["status"] != "True":
+        return UNKNOWN
+    if ready is None:
+        return SCHEDULED
+    if ready["status"] != "True":
+        return FAILED if ready.get("reason") in FAILURES else PROVISIONING
+    if upgraded is not None and upgraded["status"] != "True" and upgraded.get("reason") != VERSION_REFUSED:
+        return UPGRADING
+    return RUNNING

@@ -82,6 +82,12 @@ def test_a_version_of_the_cluster_is_a_version_of_its_kubelets() -> None:
     assert made.status["nodeInfo"]["kubeletVersion"] == "v1.37.0"
 
 
+def test_a_node_with_a_machine_keeps_its_kubelet_until_it_is_replaced() -> None:
+    running = {**node(), "spec": {"providerID": "embedded://a/b"}, "status": of(node()).status}
+    made = decide_node(running, STAGES, version="v1.37.0", address="", now=NOW, stamp=STAMP)
+    assert made.status is None or made.status["nodeInfo"]["kubeletVersion"] == VERSION
+
+
 def test_a_node_may_take_its_time() -> None:
     slow = node(annotations={"shoal.dev/startup-delay": "1m30s"})
     first = of(slow, NOW + 1)

@@ -97,6 +97,12 @@ def test_its_lease() -> None:
         (CLUSTER, changed(CLUSTER, status__assignedWorker="w2"), False, "it is not assigned to this worker"),
         (changed(CLUSTER, status__assignedWorker="w2"), CLUSTER, True, "may not change status.assignedWorker"),
         (changed(CLUSTER, status__epoch=7), CLUSTER, True, "may not change status.epoch"),
+        (
+            changed(CLUSTER, status__conditions=[{"type": "WorkerReady", "status": "True"}]),
+            CLUSTER,
+            True,
+            "may not change the condition WorkerReady",
+        ),
         (changed(CLUSTER, status={}), CLUSTER, True, "may not change status.assignedWorker"),
         (changed(CLUSTER, spec__nodes=2), CLUSTER, False, "may not change the spec"),
         (changed(CLUSTER, metadata__labels={}), CLUSTER, False, "may not change the metadata"),

@@ -13,6 +13,7 @@ from shoal.apiserver.admission.certificates import RESOURCE as REQUESTS
 from shoal.apiserver.core import Call, Core
 from shoal.apiserver.paths import ROOT
 from shoal.kinds import fleet, joining
+from shoal.objects.conditions import get_condition
 from shoal.objects.errors import Forbidden
 
 Object = dict[str, Any]
@@ -20,7 +21,8 @@ Object = dict[str, Any]
 _PEOPLES = ("labels", "finalizers", "ownerReferences")
 """Metadata by which things are selected, held and deleted."""
 _HUBS = ("assignedWorker", "lastWorker", "epoch")
-"""Of the status of a ManagedCluster: who has it is not for a worker to say."""
+_HUBS_CONDITIONS = (fleet.SCHEDULED, fleet.WORKER_READY)
+"""Of a ManagedCluster: who has it, and whether that one is heard of, is not for a worker to say."""
 
 
 def admit(core: Core, call: Call, new: Object, old: Object | None) -> None:
@@ -81,8 +83,13 @@ def cluster_wrong(worker: str, new: Object, old: Object | None, subresource: boo
         return "it is not assigned to this worker"
     if subresource:
         now, then = fleet.status_of(new), fleet.status_of(old)
-        changed = [field for field in _HUBS if now.get(field) != then.get(field)]
-        return f"a worker may not change status.{changed[0]}" if changed else ""
+        changed = [f"status.{field}" for field in _HUBS if now.get(field) != then.get(field)]
+        changed += [
+            f"the condition {type_}"
+            for type_ in _HUBS_CONDITIONS
+            if get_condition(new, type_) != get_condition(old, type_)
+        ]
+        return f"a worker may not change {changed[0]}" if changed else ""
     if fleet.spec_of(new) != fleet.spec_of(old):
         return "a worker may not change the spec of a ManagedCluster"
     if any((new["metadata"].get(key) or None) != (old["metadata"].get(key) or None) for key in _UNCHANGED):

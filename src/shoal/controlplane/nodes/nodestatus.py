@@ -26,15 +26,21 @@ def node_status(
         "bootID": metadata["uid"],
     }
     said = {field: value for field, value in (old.get("nodeInfo") or {}).items() if value}
+    if not (has_machine(node) and said.get("kubeletVersion")):
+        said["kubeletVersion"] = version
     return {
         **old,
         "capacity": capacity,
         "allocatable": {**capacity, **(old.get("allocatable") or {})},
         "addresses": old.get("addresses") or _addresses(metadata["name"], address),
-        # The kubelet has the version of its cluster, also when that changes.
-        "nodeInfo": {**(old.get("nodeInfo") or {}), **known, **said, "kubeletVersion": version},
+        "nodeInfo": {**(old.get("nodeInfo") or {}), **known, **said},
         "conditions": _conditions(old, stages, unhealthy, now),
     }
+
+
+def has_machine(node: Object) -> bool:
+    """One that was made with its machine keeps its kubelet: an upgrade replaces it. Others follow their cluster."""
+    return bool((node.get("spec") or {}).get("providerID"))
 
 
 def host_of(node: Object) -> str:

@@ -11,18 +11,16 @@ from typing import Any
 from shoal.client.reflector import Key, Reflector
 from shoal.client.requests import Client
 from shoal.clock import Clock
+from shoal.fleet.bus import at_hub
 from shoal.fleet.bus.decide import is_stale
-from shoal.fleet.bus.interface import Message, Name, NameTaken, Report, Told, message_of
-from shoal.fleet.bus.secret import is_left_over, is_of, kubeconfig_secret
-from shoal.fleet.resources import LOGICAL_CLUSTERS, MANAGED_CLUSTERS, SECRETS
+from shoal.fleet.bus.interface import Message, Name, Report, Told, message_of
+from shoal.fleet.resources import MANAGED_CLUSTERS
 from shoal.kinds import fleet
-from shoal.objects.errors import Forbidden, NotFound
+from shoal.objects.errors import NotFound
 
 log = logging.getLogger("shoal.fleet")
 
 Object = dict[str, Any]
-
-TAKEN = "Secret {} is there already and is somebody else's; rename or delete it"
 
 
 class WatchBus:
@@ -58,46 +56,18 @@ class WatchBus:
             told(name)
 
     async def hub_id(self) -> str:
-        root = await self._hub.get(LOGICAL_CLUSTERS, "root")
-        return str(root["metadata"]["uid"])
+        return await at_hub.hub_id(self._hub)
 
     async def report(self, message: Message, report: Report) -> None:
         if report.kubeconfig:
-            await self._publish(message, report.kubeconfig)
+            await at_hub.publish_kubeconfig(self._hub, message, report.kubeconfig)
         if report.status != fleet.status_of(message.managed):
             body = {**message.managed, "status": report.status}
             await self._hub.update(MANAGED_CLUSTERS, body, "status")
 
-    async def _publish(self, message: Message, kubeconfig: str) -> None:
-        namespace, _ = message.name
-        wanted = kubeconfig_secret(message.managed, kubeconfig)
-        name = wanted["metadata"]["name"]
-        try:
-            found = await self._hub.get(SECRETS, name, namespace)
-        except NotFound:
-            await self._hub.create(SECRETS, wanted, namespace)
-            return
-        except Forbidden:
-            # A worker is shown kubeconfigs only, and those only of its own ManagedClusters.
-            await self._hub.get(MANAGED_CLUSTERS, message.name[1], namespace)
-            raise NameTaken(TAKEN.format(name)) from None
-        if is_left_over(found, message.managed):
-            await self._hub.delete(SECRETS, name, namespace, uid=found["metadata"]["uid"])
-            await self._hub.create(SECRETS, wanted, namespace)
-        elif not is_of(found, message.mark.uid):
-            raise NameTaken(TAKEN.format(name))
-        elif found.get("data") != wanted["data"]:
-            await self._hub.merge(SECRETS, name, {"data": wanted["data"]}, namespace)
-
     async def acknowledge(self, message: Message) -> None:
         namespace, name = message.name
-        secret_name = fleet.kubeconfig_secret(name)
-        try:
-            secret = await self._hub.get(SECRETS, secret_name, namespace)
-            if is_of(secret, message.mark.uid):
-                await self._hub.delete(SECRETS, secret_name, namespace, uid=secret["metadata"]["uid"])
-        except (NotFound, Forbidden):
-            pass  # somebody else's, if there is one
+        await at_hub.withdraw_kubeconfig(self._hub, message)
         try:
             if fleet.has_finalizer(message.managed):
                 await self._hub.update(MANAGED_CLUSTERS, fleet.without_finalizer(message.managed))

@@ -1,6 +1,7 @@
 """Watches over Workers: a fresh Lease makes one Running, silence makes it Lost. Nothing is moved or deleted.
 
-Keys are names of Workers that joined. A Worker declared elsewhere has nobody who beats for it, and stays Pending.
+Keys are names of Workers that joined. A Worker declared elsewhere has nobody who beats for it, and stays Pending. A
+Worker that is being deleted stays as long as ManagedClusters are given to it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from shoal.client.reflector import Key, Reflector
 from shoal.client.requests import Client
 from shoal.clock import Clock, rfc3339
 from shoal.fleet.health.decide import Heartbeat, health, heartbeat, was_ready
-from shoal.fleet.resources import LEASES, WORKERS
+from shoal.fleet.health.standing import Standing
+from shoal.fleet.resources import LEASES, MANAGED_CLUSTERS, WORKERS
 from shoal.kinds import fleet
 from shoal.objects.errors import NotFound
 from shoal.runtime.loop import Later, Loop
@@ -22,8 +24,9 @@ SOON = 0.05
 """Seconds: a timer that is about to go off may have gone off a little early."""
 
 
-def health_loop(client: Client, clock: Clock) -> Loop[Key]:
-    return WorkerHealth(client, clock).loop
+def health_loops(client: Client, clock: Clock) -> list[Loop[Key]]:
+    workers = WorkerHealth(client, clock)
+    return [workers.loop, workers.standing.loop]
 
 
 class WorkerHealth:
@@ -33,22 +36,34 @@ class WorkerHealth:
         self._due: dict[Key, float] = {}
         """When each is looked at again: one timer per Worker, however often it changes meanwhile."""
         self.loop: Loop[Key] = Loop("fleet-health", clock, self.reconcile)
-        self._workers = Reflector(client, WORKERS, clock, self._worker_changed)
+        self._workers = Reflector(client, WORKERS, clock, self._worker_changed, listed=self._listed, shared=True)
         self._leases = Reflector(
             client, LEASES, clock, self._lease_changed, fields=f"metadata.namespace={fleet.NAMESPACE}"
         )
+        self.standing = Standing(client, clock, self._workers, self._hosting_changed)
         self.loop.sources += [self._workers.run, self._leases.run]
+
+    def _listed(self) -> None:
+        self.standing.sweep()
 
     def _worker_changed(self, key: Key, obj: Object | None) -> None:
         if obj is None:
             self._due.pop(key, None)
             if key[1] == fleet.NAMESPACE:
                 self._heard.pop(key[2], None)
+        self.standing.worker_changed(key, obj)
         self.loop.queue.add(key)
 
     def _lease_changed(self, key: Key, obj: Object | None) -> None:
         if obj is not None and fleet.worker_of_lease(key[2]):
             self.loop.queue.add(("", fleet.NAMESPACE, fleet.worker_of_lease(key[2])))
+
+    def _hosting_changed(self, worker: str) -> None:
+        """It matters to one that waits to be gone."""
+        key = "", fleet.NAMESPACE, worker
+        obj = self._workers.objects.get(key)
+        if obj is not None and fleet.is_deleting(obj):
+            self.loop.queue.add(key)
 
     async def reconcile(self, key: Key) -> float | None:
         worker = self._workers.objects.get(key)
@@ -56,13 +71,37 @@ class WorkerHealth:
             return None
         if not self._leases.synced:
             raise Later("the Leases have not been listed yet")
-        found = health(worker, self._listen(key, worker), self._clock.monotonic(), rfc3339(self._clock.now()))
+        try:
+            return self._once(key, await self._look(key, worker))
+        except NotFound:
+            return None
+
+    async def _look(self, key: Key, worker: Object) -> float | None:
+        """When to look again."""
+        held = fleet.WORKER_FINALIZER in (worker["metadata"].get("finalizers") or ())
+        if key[1] == fleet.NAMESPACE and not held and not fleet.is_deleting(worker):
+            # Before it is ready, and so before anything is given to it.
+            worker = await self._hold(worker, True)
+        hosted = self.standing.hosted(key[2]) if key[1] == fleet.NAMESPACE else []
+        heard = self._listen(key, worker)
+        found = health(worker, heard, self._clock.monotonic(), rfc3339(self._clock.now()), hosted)
         if found.status is not None:
-            try:
-                await self._client.merge(WORKERS, key[2], {"status": found.status}, key[1], "status")
-            except NotFound:
-                return None
-        return self._once(key, found.again)
+            worker = await self._client.merge(WORKERS, key[2], {"status": found.status}, key[1], "status")
+        if held and fleet.is_deleting(worker) and hosted == [] and await self._is_empty(key[2]):
+            await self._hold(worker, False)
+        return found.again
+
+    async def _hold(self, worker: Object, hold: bool) -> Object:
+        metadata = worker["metadata"]
+        others = [each for each in metadata.get("finalizers") or () if each != fleet.WORKER_FINALIZER]
+        finalizers = [*others, fleet.WORKER_FINALIZER] if hold else others
+        patch = {"metadata": {"resourceVersion": metadata["resourceVersion"], "finalizers": finalizers}}
+        return await self._client.merge(WORKERS, metadata["name"], patch, metadata["namespace"])
+
+    async def _is_empty(self, worker: str) -> bool:
+        """Asked of the API, not of what was seen."""
+        found, _ = await self._client.list_all(MANAGED_CLUSTERS, fields=f"status.assignedWorker={worker}")
+        return not found
 
     def _once(self, key: Key, again: float | None) -> float | None:
         now = self._clock.monotonic()

@@ -7,6 +7,7 @@ fit waits (`waiting`) and is told why (`telling`).
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from shoal.client.reflector import Key, Reflector
@@ -36,11 +37,11 @@ class Scheduler:
         self._rankings = Rankings(self._ledger)
         self._waiting = WaitingRoom(self._ledger)
         self.bindings: Loop[Key] = Loop("fleet-scheduler", clock, self.reconcile, workers=LANES)
-        self._managed = Reflector(
-            client, MANAGED_CLUSTERS, clock, self._managed_changed, listed=self._dispatch, shared=True
-        )
-        self._workers = Reflector(client, WORKERS, clock, self._worker_changed, listed=self._dispatch, shared=True)
-        self.bindings.sources += [self._managed.run, self._workers.run]
+        self._news = asyncio.Event()
+        told = self._news.set
+        self._managed = Reflector(client, MANAGED_CLUSTERS, clock, self._managed_changed, listed=told, shared=True)
+        self._workers = Reflector(client, WORKERS, clock, self._worker_changed, listed=told, shared=True)
+        self.bindings.sources += [self._managed.run, self._workers.run, self._dispatch]
         self.capacity = CapacityTeller(client, clock, self._ledger, self._managed, self._workers)
         self.telling = ReasonTeller(client, clock, self._ledger, self._waiting)
 
@@ -65,23 +66,28 @@ class Scheduler:
             self._wait(record)
         if record is not None and obj is not None and _is_to_be_written(obj):
             self.bindings.queue.add(key)
-        self._dispatch()
+        self._news.set()
 
     def _worker_changed(self, key: Key, obj: Object | None) -> None:
-        different = self._ledger.note_worker(key, obj)
         self.capacity.loop.queue.add(key)
-        if different:
-            self._dispatch()
+        if self._ledger.note_worker(key, obj):
+            self._news.set()
 
     def _wait(self, record: Record) -> None:
         line = self._waiting.add(record)
         if line.closed:
             self.telling.tell(record)
 
-    def _dispatch(self) -> None:
+    async def _dispatch(self) -> None:
+        """Not at the event itself: a list is told one by one, and nothing is decided on half of it."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            if self._informed:
+                self._place()
+
+    def _place(self) -> None:
         """Everybody who fits somewhere gets a Worker, as far as lanes are free."""
-        if not self._informed:
-            return
         now = self._clock.monotonic()
         for late in self._ledger.expire(now):
             self.bindings.queue.add(late.key)
@@ -111,7 +117,7 @@ class Scheduler:
         except NotFound:
             return  # it went away meanwhile: the watch says so too
         finally:
-            self._dispatch()
+            self._news.set()
 
     async def _bind(self, record: Record, worker: str) -> None:
         """Where nothing is heard of it the assumption stays, and the same write is tried again: it was made, then it
@@ -128,6 +134,7 @@ class Scheduler:
             raise
         else:
             self._ledger.note_bound(record, worker, int(written["metadata"]["resourceVersion"]))
+            self._waiting.leave(record.key)
         finally:
             self.capacity.look_at(worker)
 

@@ -100,7 +100,7 @@ def bound(managed: Object, worker: str, now: str) -> Object:
     """The status that gives it to a Worker."""
     told = _scheduled(managed, "True", "Bound", f"given to worker {worker}", now)
     kept = {key: value for key, value in fleet.status_of(told).items() if key != "errors"}
-    given = {"phase": fleet.PROVISIONING, "assignedWorker": worker, "lastWorker": worker}
+    given = {"phase": fleet.SCHEDULED, "assignedWorker": worker, "lastWorker": worker}
     return {**kept, **given, "epoch": fleet.epoch(managed) + 1}
 
 

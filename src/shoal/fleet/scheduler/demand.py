@@ -84,6 +84,6 @@ class Demands:
 REMEMBERED = 10_000
 _FIELDS = (
     *("infrastructure", "location", "preferredLocations", "version"),
-    *("workerSelector", "tolerations", "nodes"),
+    *("workerSelector", "tolerations", "nodes", "nodePools"),
 )
 """Of the spec: all that a Demand is made of."""

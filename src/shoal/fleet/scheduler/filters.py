@@ -111,11 +111,22 @@ def room(asked: Demand, worker: Candidate, used: Usage) -> Refusal | None:
         return Refusal("NoFreeSlot", "takes no clusters (capacity 0)", "take no clusters (capacity 0)")
     if used.clusters >= worker.capacity:
         return Refusal("NoFreeSlot", "has no free slot", "have no free slot")
-    if not worker.allocatable:
+    name = scarce(asked, worker, used)
+    if not name:
         return None
-    wanted = asked.need
+    what = f"less than {quantities({name: asked.need[name]})[name]} {name} left"
+    return Refusal("NotEnoughResources", f"has {what}", f"have {what}")
+
+
+def has_room(asked: Demand, worker: Candidate, used: Usage) -> bool:
+    """Without the words."""
+    return used.clusters < worker.capacity and not scarce(asked, worker, used)
+
+
+def scarce(asked: Demand, worker: Candidate, used: Usage) -> str:
+    """The first resource of which not enough is left; empty: there is."""
     for name, all_of_it in worker.allocatable:
-        if wanted.get(name, 0) > max(0, all_of_it - used.amounts[name]):
-            what = f"less than {quantities({name: wanted[name]})[name]} {name} left"
-            return Refusal("NotEnoughResources", f"has {what}", f"have {what}")
-    return None
+        wanted = asked.need.get(name, 0)
+        if wanted and wanted > all_of_it - used.amounts[name]:
+            return name
+    return ""

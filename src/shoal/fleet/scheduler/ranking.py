@@ -10,22 +10,16 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict
+from typing import Any
 
 from shoal.fleet.scheduler.candidate import Company
 from shoal.fleet.scheduler.demand import Demand
-from shoal.fleet.scheduler.filters import refusal, room
-from shoal.fleet.scheduler.ledger import Ledger, Place, Record
-from shoal.fleet.scheduler.scores import (
-    LOCATIONS,
-    STICKINESS,
-    fixed_points,
-    locations,
-    moving_points,
-    points,
-)
+from shoal.fleet.scheduler.filters import has_room, refusal
+from shoal.fleet.scheduler.ledger import Ledger, Record
+from shoal.fleet.scheduler.scores import LOCATIONS, STICKINESS, fixed_points, locations, moving_points, points
 
-RANKINGS = 1024
-"""The most that are kept; the one not asked for longest goes."""
+RANKINGS = 512
+"""The most that are kept, of demands and of groups that have one; the one not asked for longest goes."""
 NOBODY = Company()
 Rank = tuple[int, str]
 """Points, negative, and the Worker's name: the smallest is the best."""
@@ -35,93 +29,111 @@ class Rankings:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._era = ledger.era
+        self._able: OrderedDict[Demand, _Able] = OrderedDict()
         self._kept: OrderedDict[tuple[Demand, str], _Ranking] = OrderedDict()
 
     def best(self, record: Record) -> str:
         """Empty: nobody fits."""
+        asked, group = record.asked, record.group
+        if asked.wrong:
+            return ""
         if self._era != self._ledger.era:
             self._era = self._ledger.era
+            self._able.clear()
             self._kept.clear()
-        which = record.asked, record.group
-        ranking = self._kept.pop(which, None)
-        if ranking is None:
-            ranking = _Ranking(self._ledger, *which)
-            if len(self._kept) >= RANKINGS:
-                self._kept.popitem(last=False)
-        self._kept[which] = ranking
+        able = self._able.pop(asked, None) or _Able(self._ledger, asked)
+        _keep(self._able, asked, able)
+        ranking = self._kept.pop((asked, group), None)
+        if ranking is None or ranking.able is not able:
+            ranking = _Ranking(self._ledger, able, group)
+        _keep(self._kept, (asked, group), ranking)
         return ranking.best(record.last)
+
+
+def _keep(among: OrderedDict[Any, Any], key: object, value: object) -> None:
+    among[key] = value
+    if len(among) > RANKINGS:
+        among.popitem(last=False)
+
+
+class _Able:
+    """The Workers that could do, whatever is taken of them, and those of their points that bindings do not change."""
+
+    def __init__(self, ledger: Ledger, asked: Demand) -> None:
+        self._ledger, self.asked = ledger, asked
+        self.fixed: dict[str, int] = {}
+        self._read = len(ledger.log)
+        for name in ledger.places:
+            self._enter(name)
+
+    def catch_up(self) -> None:
+        log = self._ledger.log
+        for name, said in log[self._read :]:
+            if said:
+                self._enter(name)
+        self._read = len(log)
+
+    def _enter(self, name: str) -> None:
+        place = self._ledger.places.get(name)
+        worker = place.candidate if place is not None else None
+        self.fixed.pop(name, None)
+        if worker is not None and refusal(self.asked, worker) is None:
+            self.fixed[name] = fixed_points(self.asked, worker, self._ledger.cheapest)
 
 
 class _Ranking:
     """For those who ask for the same and are spread together."""
 
-    def __init__(self, ledger: Ledger, asked: Demand, group: str) -> None:
-        self._ledger, self._asked, self._group = ledger, asked, group
-        self._fixed: dict[str, int] = {}
-        """Points that bindings do not change, of the Workers that could do; by name."""
+    def __init__(self, ledger: Ledger, able: _Able, group: str) -> None:
+        self._ledger, self.able, self._group = ledger, able, group
         self._heaps: dict[str, list[Rank]] = {}
         """By location."""
-        self._size = 0
         self._begin()
 
     def _begin(self) -> None:
-        self._fixed.clear()
+        self.able.catch_up()
         self._heaps.clear()
-        self._size = 0
-        self._read = len(self._ledger.log)
-        if not self._asked.wrong:
-            for name in self._ledger.places:
-                self._enter(name)
+        self._size, self._read = 0, len(self._ledger.log)
+        for name in self.able.fixed:
+            self._enter(name)
 
     def _enter(self, name: str) -> None:
         """A Worker whose points may be more than before."""
         place = self._ledger.places.get(name)
-        worker = place.candidate if place is not None else None
-        self._fixed.pop(name, None)
-        if worker is None or refusal(self._asked, worker) is not None:
-            return
-        self._fixed[name] = fixed_points(self._asked, worker, self._ledger.cheapest)
-        rank = self._rank(name, worker.location)
+        location = place.location if place is not None else ""
+        rank = self._rank(name, location)
         if rank is not None:
-            heapq.heappush(self._heaps.setdefault(worker.location, []), rank)
+            heapq.heappush(self._heaps.setdefault(location, []), rank)
             self._size += 1
 
     def _rank(self, name: str, location: str) -> Rank | None:
         """As it is now; None: it does not fit, or is elsewhere."""
-        fixed, place = self._fixed.get(name), self._ledger.places.get(name)
-        if fixed is None or place is None or place.candidate is None or place.location != location:
+        fixed, place = self.able.fixed.get(name), self._ledger.places.get(name)
+        worker = place.candidate if place is not None else None
+        if fixed is None or place is None or worker is None or worker.location != location:
             return None
-        if room(self._asked, place.candidate, place.used) is not None:
+        asked, used = self.able.asked, place.used
+        if not has_room(asked, worker, used):
             return None
-        return -fixed - self._moving(place), name
-
-    def _moving(self, place: Place) -> int:
-        assert place.candidate is not None
-        beside = self._company.workers[place.candidate.name]
-        return moving_points(self._asked, place.candidate, place.used, beside)
+        return -fixed - moving_points(asked, worker, used, self._company.workers.get(name, 0)), name
 
     @property
     def _company(self) -> Company:
         return self._ledger.companies.get(self._group) or NOBODY
 
     def best(self, last: str) -> str:
-        if self._asked.wrong:
-            return ""
         self._catch_up()
-        company, found = self._company, None
+        found = self._sticky(last)
         for location, heap in self._heaps.items():
             top = self._top(location, heap)
             if top is not None:
-                more = points(LOCATIONS, locations(company.locations[location], company.total))
-                rank = top[0] - more, top[1]
+                rank = self._in_location(top, location)
                 found = rank if found is None else min(found, rank)
-        sticky = self._sticky(last)
-        if found is not None and sticky is not None:
-            found = min(found, sticky)
         return found[1] if found is not None else ""
 
     def _catch_up(self) -> None:
         log = self._ledger.log
+        self.able.catch_up()
         if self._size > 4 * len(self._ledger.places) + 64:
             self._begin()
         elif self._read < len(log):
@@ -141,11 +153,14 @@ class _Ranking:
                 return true
         return None
 
+    def _in_location(self, rank: Rank, location: str) -> Rank:
+        company = self._company
+        return rank[0] - points(LOCATIONS, locations(company.locations[location], company.total)), rank[1]
+
     def _sticky(self, last: str) -> Rank | None:
         place = self._ledger.places.get(last) if last else None
         rank = self._rank(last, place.location) if place is not None else None
         if rank is None or place is None:
             return None
-        company = self._company
-        more = points(LOCATIONS, locations(company.locations[place.location], company.total))
-        return rank[0] - more - points(STICKINESS, 1.0), rank[1]
+        found = self._in_location(rank, place.location)
+        return found[0] - points(STICKINESS, 1.0), found[1]

@@ -19,6 +19,7 @@ POINTS = 10_000
 HEADROOM, SPREAD, LOCATIONS, PREFERENCE = "headroom", "spread", "locations", "preference"
 TAINTS, COST, STICKINESS = "taints", "cost", "stickiness"
 WEIGHTS = {HEADROOM: 4, SPREAD: 2, LOCATIONS: 2, PREFERENCE: 4, TAINTS: 4, COST: 1, STICKINESS: 2}
+_HEADROOM, _SPREAD = WEIGHTS[HEADROOM], WEIGHTS[SPREAD]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ def fixed_points(asked: Demand, worker: Candidate, cheapest: float) -> int:
 
 def moving_points(asked: Demand, worker: Candidate, used: Usage, beside: int) -> int:
     """What each binding to the Worker makes less."""
-    return points(HEADROOM, headroom(asked, worker, used)) + points(SPREAD, spread(beside))
+    return _HEADROOM * round(POINTS * headroom(asked, worker, used)) + _SPREAD * round(POINTS * spread(beside))
 
 
 def scores(view: View, worker: Candidate, used: Usage) -> dict[str, int]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from shoal.client.reflector import Key, Reflector
 from shoal.client.requests import Client
+from shoal.client.transport import Unreachable
 from shoal.clock import Clock, rfc3339
 from shoal.fleet.resources import CONFIG_MAPS, MANAGED_CLUSTERS, WORKERS
 from shoal.fleet.scheduler.decide import waiting, why
@@ -103,7 +104,7 @@ class ReasonTeller:
             return
         try:
             await self._client.update(MANAGED_CLUSTERS, {**record.obj, "status": status}, "status")
-        except StatusError:
+        except (StatusError, Unreachable):
             record.told = None
             raise
 

@@ -53,9 +53,6 @@ class WaitingRoom:
         self._read = 0
         self._era = ledger.era
 
-    def __contains__(self, key: Key) -> bool:
-        return key in self._where
-
     def line_of(self, key: Key) -> Line | None:
         return self._where.get(key)
 
@@ -112,13 +109,12 @@ class WaitingRoom:
                 return head
         return None
 
-    def close(self, record: Record) -> Line:
+    def close(self, record: Record) -> None:
         """Nobody fits it, nor those behind it."""
         line = self._where[record.key]
         line.closed = True
         able = any(is_able(line.asked, worker) for worker, _ in self._ledger.workers())
         (self._for_room if able else self._for_worker).add(line)
-        return line
 
     def _wake(self) -> None:
         log = self._ledger.log

@@ -30,17 +30,32 @@ class OwnRoot:
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._listeners: list[Callable[[Name], None]] = []
+        self._of: dict[Name, dict[tuple[str, str], Object]] = {}
+        self._owners: dict[tuple[Kind, Key], Name] = {}
         kinds = (MANAGED_CLUSTERS, SECRETS, *HOSTING.values())
         self._reflectors = {kind: Reflector(client, kind, clock, self._told(kind)) for kind in kinds}
 
     def _told(self, kind: Kind) -> Changed:
         def changed(key: Key, obj: Object | None) -> None:
-            owner = owner_name(kind, key)
-            if owner is not None:
+            before, now = self._owners.pop((kind, key), None), owner_name(kind, key, obj)
+            if obj is not None and now is not None:
+                self._owners[kind, key] = now
+            if kind in HOSTING.values():
+                self._note(kind.plural, key[2], obj, before, now)
+            for owner in {owner for owner in (before, now) if owner is not None}:
                 for told in self._listeners:
                     told(owner)
 
         return changed
+
+    def _note(self, plural: str, name: str, obj: Object | None, before: Name | None, now: Name | None) -> None:
+        if before is not None and (obj is None or before != now):
+            left = self._of.get(before, {})
+            left.pop((plural, name), None)
+            if not left:
+                self._of.pop(before, None)
+        if now is not None and obj is not None:
+            self._of.setdefault(now, {})[plural, name] = obj
 
     def listen(self, told: Callable[[Name], None]) -> None:
         self._listeners.append(told)
@@ -57,13 +72,17 @@ class OwnRoot:
     def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
         return self._reflectors[kind].objects.get(("", namespace, name))
 
+    def of(self, owner: Name) -> dict[tuple[str, str], Object]:
+        """What hosts a ManagedCluster, by plural and name."""
+        return dict(self._of.get(owner, {}))
 
-def owner_name(kind: Kind, key: Key) -> Name | None:
-    """The ManagedCluster an object belongs to, by its name: it may be gone. None: to none."""
+
+def owner_name(kind: Kind, key: Key, obj: Object | None) -> Name | None:
+    """The ManagedCluster an object belongs to, by its name or label: it may be gone. None: to none."""
     _, namespace, name = key
     if kind in (MACHINE_DEPLOYMENTS, EMBEDDED_TEMPLATES):
-        name = name.rpartition("-")[0]
+        labels = (obj or {"metadata": {}})["metadata"].get("labels") or {}
+        name = labels.get(fleet.CLUSTER_NAME, "")
     elif kind == SECRETS:
-        suffix = fleet.kubeconfig_secret("")
-        name = name.removesuffix(suffix) if name.endswith(suffix) else ""
+        name = fleet.cluster_of_secret(name)
     return (namespace, name) if name else None

@@ -13,10 +13,16 @@ from shoal.clock import Clock
 from shoal.fleet.bus.interface import Name
 from shoal.fleet.resources import MANAGED_CLUSTERS
 from shoal.fleet.worker.hosting.decide import Plan, plan
-from shoal.fleet.worker.hosting.objects import names
-from shoal.fleet.worker.own import HOSTING, OwnRoot
+from shoal.fleet.worker.own import (
+    CLUSTERS,
+    EMBEDDED_CLUSTERS,
+    EMBEDDED_TEMPLATES,
+    HOSTING,
+    MACHINE_DEPLOYMENTS,
+    OwnRoot,
+)
 from shoal.fleet.worker.settings import WorkerSettings
-from shoal.kinds import fleet
+from shoal.kinds import fleet, nodepools
 from shoal.objects.errors import AlreadyExists, NotFound
 from shoal.runtime.loop import Later, Loop
 
@@ -35,17 +41,12 @@ class Hosting:
         copy = self._root.get(MANAGED_CLUSTERS, *name)
         if copy is None:
             return
-
-        made: dict[tuple[str, str], Object] = {}
-
-        def known(plural: str, one: str) -> Object | None:
-            return made.get((plural, one)) or self._root.get(HOSTING[plural], name[0], one)
-
+        known = self._root.of(name)
         found = plan(copy, known, self._provides)
-        made.update(await self._carry_out(name[0], found))
+        made = await self._carry_out(name[0], found)
         if ("clusters", name[1]) in made:
             # What belongs to the Cluster names its uid, which is known now.
-            await self._carry_out(name[0], plan(copy, known, self._provides))
+            await self._carry_out(name[0], plan(copy, {**known, **made}, self._provides))
         if found.release and fleet.has_finalizer(copy):
             await self._check_gone(name)
             await self._own.update(MANAGED_CLUSTERS, fleet.without_finalizer(copy))
@@ -70,9 +71,14 @@ class Hosting:
 
     async def _check_gone(self, name: Name) -> None:
         """Asked of the API, not of what was seen: this is the fact the hub's finalizer waits for."""
-        for plural, one in names(name[1]):
+        for kind in (EMBEDDED_CLUSTERS, CLUSTERS):
             try:
-                await self._own.get(HOSTING[plural], one, name[0])
+                await self._own.get(kind, name[1], name[0])
             except NotFound:
                 continue
-            raise Later(f"{HOSTING[plural].plural} {one} is still there")
+            raise Later(f"{kind.plural} {name[1]} is still there")
+        for kind in (MACHINE_DEPLOYMENTS, EMBEDDED_TEMPLATES):
+            labels = f"{fleet.CLUSTER_NAME}={name[1]},{nodepools.LABEL}"
+            left, _ = await self._own.list_all(kind, name[0], labels=labels)
+            if left:
+                raise Later(f"{kind.plural} {left[0]['metadata']['name']} is still there")

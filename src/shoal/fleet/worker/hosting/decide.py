@@ -1,21 +1,31 @@
 """What is missing, different or left over of the objects that make a hosted cluster. Pure.
 
-Numbers of machines are the provisioner's, save for the one pool that follows `spec.nodes`; what others add to an
-object (owners, endpoints, statuses) is theirs.
+Only what is the ManagedCluster's is put right. Numbers of machines are the provisioner's in the pools it buys from, and
+a cluster autoscaler's where one is told its limits; annotations that others have changed, and whatever they add to an
+object (owners, endpoints, statuses), is theirs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from shoal.fleet.worker.hosting.objects import Wanted, cluster, members, names
-from shoal.kinds import fleet, sizes
+import orjson
+
+from shoal.fleet.worker.hosting.objects import ANNOUNCED, Wanted, announced, cluster, is_of_pool, members
+from shoal.fleet.worker.hosting.upgrade import versions
+from shoal.kinds import fleet, nodepools, sizes
 
 Object = dict[str, Any]
-Known = Callable[[str, str], Object | None]
-"""By plural and name: the object, as far as the worker's own root has it."""
+Known = Mapping[tuple[str, str], Object]
+"""By plural and name: what the worker's own root has of the ManagedCluster."""
+
+AUTOSCALED = (
+    "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size",
+    "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size",
+)
+"""On a MachineDeployment whose number of machines a cluster autoscaler sets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,50 +40,100 @@ class Plan:
 
 
 def plan(copy: Object, known: Known, provides: tuple[str, ...]) -> Plan:
+    name = copy["metadata"]["name"]
     if fleet.is_deleting(copy):
-        return _teardown(copy, known)
+        return _teardown(name, known)
     if fleet.spec_of(copy).get("infrastructure") not in provides:
         return Plan()  # the reporter says why
-    owner = known("clusters", copy["metadata"]["name"])
+    owner = known.get(("clusters", name))
     if owner is None:
         return Plan(create=[("clusters", cluster(copy))])
     if fleet.is_deleting(owner):
         return Plan()  # somebody deleted it; when it has gone it is made again
     found = Plan()
-    for plural, wanted in members(copy, owner):
-        name = wanted["metadata"]["name"]
-        existing = known(plural, name)
+    wanted = members(copy, owner, versions(_version(copy), known.get(("embeddedclusters", name))))
+    for plural, one in wanted:
+        existing = known.get((plural, one["metadata"]["name"]))
         if existing is None:
-            found.create.append((plural, wanted))
+            found.create.append((plural, one))
         elif not fleet.is_deleting(existing):
-            patch = difference(existing, _kept(plural, wanted))
+            patch = difference(existing, _kept(plural, one, existing))
             if patch:
-                found.patch.append((plural, name, patch))
+                found.patch.append((plural, one["metadata"]["name"], patch))
+    found.delete.extend(_left_over(wanted, known))
     return found
 
 
-def _teardown(copy: Object, known: Known) -> Plan:
+def _version(copy: Object) -> str:
+    return str(fleet.spec_of(copy).get("version") or "")
+
+
+def _left_over(wanted: Iterable[Wanted], known: Known) -> list[tuple[str, str, str]]:
+    """Pools that were taken out, and templates no machine is made of any more."""
+    names = {(plural, obj["metadata"]["name"]) for plural, obj in wanted}
+    found = []
+    for (plural, name), obj in known.items():
+        if (plural, name) in names or not is_of_pool(obj) or fleet.is_deleting(obj):
+            continue
+        if plural == "embeddedmachinetemplates" and _is_used(obj, known):
+            continue
+        found.append((plural, name, str(obj["metadata"]["uid"])))
+    return found
+
+
+def _is_used(template: Object, known: Known) -> bool:
+    """As long as its pool rolls out, the machines of the old template may be made anew."""
+    labels = template["metadata"]["labels"]
+    pool = known.get(("machinedeployments", f"{labels.get(fleet.CLUSTER_NAME)}-{labels[nodepools.LABEL]}"))
+    if pool is None:
+        return False
+    reference = pool["spec"]["template"]["spec"]["infrastructureRef"]["name"]
+    return reference == template["metadata"]["name"] or not is_rolled_out(pool)
+
+
+def is_rolled_out(pool: Object) -> bool:
+    status, metadata = fleet.status_of(pool), pool["metadata"]
+    if int(status.get("observedGeneration") or 0) < int(metadata.get("generation") or 0):
+        return False
+    return int(status.get("replicas") or 0) == int(status.get("upToDateReplicas") or 0)
+
+
+def _teardown(name: str, known: Known) -> Plan:
     """The Cluster first: what belongs to it goes in Cluster API's own order. Then what nobody took along."""
-    name = copy["metadata"]["name"]
-    owner = known("clusters", name)
+    owner = known.get(("clusters", name))
     if owner is not None:
         return Plan(delete=[] if fleet.is_deleting(owner) else [("clusters", name, owner["metadata"]["uid"])])
-    left = [(plural, one, known(plural, one)) for plural, one in names(name)]
-    there = [(plural, one, obj) for plural, one, obj in left if obj is not None]
-    going = [(plural, one, obj["metadata"]["uid"]) for plural, one, obj in there if not fleet.is_deleting(obj)]
+    there = {key: obj for key, obj in known.items() if key == ("embeddedclusters", name) or is_of_pool(obj)}
+    going = [(*key, str(obj["metadata"]["uid"])) for key, obj in there.items() if not fleet.is_deleting(obj)]
     return Plan(delete=going, release=not there)
 
 
-def _kept(plural: str, wanted: Object) -> Object:
+def _kept(plural: str, wanted: Object, existing: Object) -> Object:
     """The part of an object that is put right when somebody changes it."""
-    spec = wanted["spec"]
+    spec, metadata = wanted["spec"], {"labels": wanted["metadata"]["labels"]}
     if plural != "machinedeployments":
-        return {"spec": spec}
+        return {"metadata": metadata, "spec": spec}
+    annotations: dict[str, str] = existing["metadata"].get("annotations") or {}
     kept = {"template": spec["template"]}
-    if sizes.MEMBER not in wanted["metadata"]["labels"]:
+    if sizes.MEMBER not in wanted["metadata"]["labels"] and not all(limit in annotations for limit in AUTOSCALED):
         kept["replicas"] = spec["replicas"]
-    metadata = {"annotations": wanted["metadata"]["annotations"]}
-    return {"metadata": metadata, "spec": kept}
+    return {"metadata": {**metadata, "annotations": _announcement(wanted, annotations)}, "spec": kept}
+
+
+def _announcement(wanted: Object, existing: Mapping[str, str]) -> dict[str, str | None]:
+    """Those annotations that nobody else has changed or taken away since they were written here. None: it is to go."""
+    ours = {key: value for key, value in wanted["metadata"]["annotations"].items() if key != ANNOUNCED}
+    before = _noted(existing.get(ANNOUNCED))
+    patch = {key: ours.get(key) for key in {**before, **ours} if existing.get(key) == before.get(key)}
+    return {**patch, ANNOUNCED: announced(ours)[ANNOUNCED]}
+
+
+def _noted(text: str | None) -> dict[str, str]:
+    try:
+        found = orjson.loads(text or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def difference(existing: Object, wanted: Object) -> Object:

@@ -1,14 +1,19 @@
 """The Cluster API objects a ManagedCluster becomes at its worker. Pure.
 
-A Cluster on an EmbeddedCluster; a MachineDeployment for the nodes asked for by number, and one of each size for the
-provisioner to buy from, all with the templates of their machines.
+A Cluster on an EmbeddedCluster; a MachineDeployment for each pool of nodes asked for by number, and one of each size
+for the provisioner to buy from, all with the templates of their machines.
 """
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
-from shoal.kinds import fleet, sizes
+import orjson
+
+from shoal.fleet.worker.hosting.upgrade import Versions
+from shoal.kinds import fleet, nodepools, sizes
+from shoal.kinds.nodepools import Pool
 
 Object = dict[str, Any]
 Wanted = tuple[str, Object]
@@ -17,6 +22,8 @@ Wanted = tuple[str, Object]
 CORE = "cluster.x-k8s.io"
 CORE_VERSION = f"{CORE}/v1beta2"
 DEPLOYMENT_NAME = "cluster.x-k8s.io/deployment-name"
+ANNOUNCED = "shoal.dev/announced"
+"""Annotation of a MachineDeployment: those of its annotations that were written here, as JSON."""
 
 
 def cluster(copy: Object) -> Object:
@@ -31,27 +38,29 @@ def cluster(copy: Object) -> Object:
     }
 
 
-def members(copy: Object, owner: Object) -> list[Wanted]:
+def members(copy: Object, owner: Object, versions: Versions) -> list[Wanted]:
     """What belongs to the Cluster, once that is there."""
-    name, spec = copy["metadata"]["name"], fleet.spec_of(copy)
-    version = spec.get("version") or ""
-    found: list[Wanted] = [("embeddedclusters", _owned(copy, owner, _embedded_cluster(name, version)))]
-    for size in (sizes.DEFAULT, *sizes.BOUGHT):
-        bought = size is not sizes.DEFAULT
-        replicas = 0 if bought else int(spec.get("nodes") or 0)
-        pool = f"{name}-{size.name}"
+    name = copy["metadata"]["name"]
+    found: list[Wanted] = [("embeddedclusters", _owned(copy, owner, _embedded_cluster(name, versions.control_plane)))]
+    for pool in nodepools.all_of(fleet.spec_of(copy)):
         found += [
-            ("embeddedmachinetemplates", _owned(copy, owner, _template(pool, size, bought))),
-            ("machinedeployments", _owned(copy, owner, _deployment(name, pool, size, bought, replicas, version))),
+            ("embeddedmachinetemplates", _owned(copy, owner, _template(name, pool))),
+            ("machinedeployments", _owned(copy, owner, _deployment(name, pool, versions.nodes))),
         ]
     return found
 
 
-def names(name: str) -> list[tuple[str, str]]:
-    """Plural and name of everything above, the Cluster last."""
-    pools = [f"{name}-{size.name}" for size in (sizes.DEFAULT, *sizes.BOUGHT)]
-    found = [(plural, pool) for pool in pools for plural in ("machinedeployments", "embeddedmachinetemplates")]
-    return [*found, ("embeddedclusters", name), ("clusters", name)]
+def is_of_pool(obj: Object) -> bool:
+    """Whether it was made here for a pool; people may have MachineDeployments of their own for a Cluster."""
+    return nodepools.LABEL in (obj["metadata"].get("labels") or {})
+
+
+def template_name(name: str, pool: Pool) -> str:
+    """What machines are cloned from does not change: a pool whose nodes are to be others has another template."""
+    if not pool.named:
+        return f"{name}-{pool.name}"
+    digest = hashlib.sha256(orjson.dumps(pool.machine, option=orjson.OPT_SORT_KEYS)).hexdigest()[:8]
+    return f"{name}-{pool.name}-{digest}"
 
 
 def _embedded_cluster(name: str, version: str) -> Object:
@@ -59,22 +68,23 @@ def _embedded_cluster(name: str, version: str) -> Object:
     return {"apiVersion": fleet.API_VERSION, "kind": "EmbeddedCluster", "metadata": {"name": name}, "spec": spec}
 
 
-def _template(pool: str, size: sizes.Size, bought: bool) -> Object:
+def _template(name: str, pool: Pool) -> Object:
     return {
         "apiVersion": fleet.API_VERSION,
         "kind": "EmbeddedMachineTemplate",
-        "metadata": {"name": pool},
-        "spec": {"template": {"spec": sizes.machine_spec(size, bought=bought)}},
+        "metadata": {"name": template_name(name, pool), "labels": {nodepools.LABEL: pool.name}},
+        "spec": {"template": {"spec": pool.machine}},
     }
 
 
-def _deployment(name: str, pool: str, size: sizes.Size, bought: bool, replicas: int, version: str) -> Object:
-    labels = {fleet.CLUSTER_NAME: name, DEPLOYMENT_NAME: pool}
+def _deployment(name: str, pool: Pool, version: str) -> Object:
+    own = f"{name}-{pool.name}"
+    labels = {fleet.CLUSTER_NAME: name, DEPLOYMENT_NAME: own}
     machine: Object = {
         "clusterName": name,
         # Simulated machines have nothing to boot from; Cluster API wants to hear that there is no Secret for it.
         "bootstrap": {"dataSecretName": ""},
-        "infrastructureRef": _reference("EmbeddedMachineTemplate", pool),
+        "infrastructureRef": _reference("EmbeddedMachineTemplate", template_name(name, pool)),
     }
     if version:
         machine["version"] = version
@@ -82,17 +92,22 @@ def _deployment(name: str, pool: str, size: sizes.Size, bought: bool, replicas: 
         "apiVersion": CORE_VERSION,
         "kind": "MachineDeployment",
         "metadata": {
-            "name": pool,
-            "labels": {sizes.MEMBER: ""} if bought else {},
-            "annotations": sizes.announcement(size),
+            "name": own,
+            "labels": {nodepools.LABEL: pool.name, **({sizes.MEMBER: ""} if pool.bought else {})},
+            "annotations": announced(pool.announcement),
         },
         "spec": {
             "clusterName": name,
-            "replicas": replicas,
+            "replicas": pool.nodes,
             "selector": {"matchLabels": labels},
             "template": {"metadata": {"labels": labels}, "spec": machine},
         },
     }
+
+
+def announced(annotations: dict[str, str]) -> dict[str, str]:
+    """With a note of what was written, by which it is known later what others have changed."""
+    return {**annotations, ANNOUNCED: orjson.dumps(annotations, option=orjson.OPT_SORT_KEYS).decode()}
 
 
 def _owned(copy: Object, owner: Object, obj: Object) -> Object:

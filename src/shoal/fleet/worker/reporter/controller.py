@@ -7,19 +7,14 @@ from typing import Any
 from shoal.clock import Clock, rfc3339
 from shoal.fleet.bus.interface import Bus, Message, Name, NameTaken, Report
 from shoal.fleet.resources import MANAGED_CLUSTERS, SECRETS
-from shoal.fleet.worker.own import CLUSTERS, MACHINE_DEPLOYMENTS, OwnRoot
+from shoal.fleet.worker.hosting.objects import is_of_pool
+from shoal.fleet.worker.own import CLUSTERS, EMBEDDED_CLUSTERS, MACHINE_DEPLOYMENTS, OwnRoot
 from shoal.fleet.worker.registration.controller import Registration
-from shoal.fleet.worker.reporter.decide import (
-    BROKEN_KUBECONFIG,
-    Hosted,
-    failed,
-    is_provisioned,
-    published,
-    report,
-)
+from shoal.fleet.worker.reporter.decide import Hosted, failed, is_provisioned, report
+from shoal.fleet.worker.reporter.kubeconfig import published
 from shoal.fleet.worker.settings import WorkerSettings
 from shoal.fleet.worker.subscriber.decide import mark_of
-from shoal.kinds import fleet, sizes
+from shoal.kinds import fleet, nodepools
 from shoal.objects.errors import NotFound
 from shoal.runtime.loop import Later, Loop
 
@@ -51,13 +46,13 @@ class Reporter:
         try:
             hosted = self._hosted(name)
         except ValueError as error:
-            await self._tell(message, Report(failed(message.managed, BROKEN_KUBECONFIG, str(error), now)))
+            await self._tell(message, Report(failed(message.managed, fleet.BROKEN_KUBECONFIG, str(error), now)))
             return
-        status = report(message.managed, hosted, self._settings.name, self._settings.provides, now)
+        status = report(message.managed, hosted, self._settings, now)
         try:
             await self._tell(message, Report(status, hosted.kubeconfig))
         except NameTaken as taken:
-            await self._tell(message, Report(failed(message.managed, "SecretNameTaken", str(taken), now)))
+            await self._tell(message, Report(failed(message.managed, fleet.SECRET_TAKEN, str(taken), now)))
             raise Later(str(taken)) from None
 
     async def _tell(self, message: Message, told: Report) -> None:
@@ -74,8 +69,9 @@ class Reporter:
         if secret is not None and is_provisioned(cluster):
             server = self._settings.hub_url + fleet.stable_path(namespace, one)
             kubeconfig = published(secret, one, server, self._settings.hub_authority)
-        pools = [
-            self._root.get(MACHINE_DEPLOYMENTS, namespace, f"{one}-{size.name}")
-            for size in (sizes.DEFAULT, *sizes.BOUGHT)
-        ]
-        return Hosted(cluster, kubeconfig, pools[0], [pool for pool in pools if pool is not None])
+        pools = {
+            obj["metadata"]["labels"][nodepools.LABEL]: obj
+            for (plural, _), obj in self._root.of(name).items()
+            if plural == MACHINE_DEPLOYMENTS.plural and is_of_pool(obj)
+        }
+        return Hosted(cluster, kubeconfig, self._root.get(EMBEDDED_CLUSTERS, namespace, one), pools)

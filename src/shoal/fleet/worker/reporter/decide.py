@@ -1,21 +1,25 @@
-"""What a worker says to the hub about a ManagedCluster it hosts, from the Cluster API objects in its own root. Pure."""
+"""What a worker says to the hub about a ManagedCluster it hosts, from the Cluster API objects in its own root. Pure.
+
+It tells conditions; the phase is what they come to (`fleet.phase_of`). What goes wrong is added to `status.errors`, and
+the list is emptied when the cluster runs and nothing is wrong with it.
+"""
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-import yaml
-
-from shoal.kinds import fleet
+from shoal.fleet.worker.hosting.upgrade import is_up, running_version, versions
+from shoal.fleet.worker.settings import WorkerSettings
+from shoal.kinds import fleet, nodepools
 from shoal.objects.conditions import get_condition, set_condition
 
 Object = dict[str, Any]
+Said = tuple[str, str, str]
+"""Status, reason and message of a condition."""
 
-NOT_SUPPORTED = "InfrastructureNotSupported"
-BROKEN_KUBECONFIG = "BrokenKubeconfig"
+CONTROL_PLANE, NODES, UP_TO_DATE = "ControlPlaneUpgrading", "NodesUpgrading", "UpToDate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,38 +29,50 @@ class Hosted:
     cluster: Object | None = None
     kubeconfig: str = ""
     """As the hub is to publish it; empty: not there yet."""
-    nodes_asked: Object | None = None
-    """The MachineDeployment that follows `spec.nodes`."""
-    pools: Sequence[Object] = ()
-    """All of its MachineDeployments."""
+    control_plane: Object | None = None
+    """The EmbeddedCluster."""
+    pools: Mapping[str, Object] = field(default_factory=dict)
+    """Its MachineDeployments, by the name of the pool; those bought from too."""
 
 
-def report(managed: Object, hosted: Hosted, worker: str, provides: Sequence[str], now: str) -> Object:
+def report(managed: Object, hosted: Hosted, worker: WorkerSettings, now: str) -> Object:
     """The status to write, made of the one the hub has."""
     infrastructure = fleet.spec_of(managed).get("infrastructure")
-    if infrastructure not in provides:
-        message = (
-            f"infrastructure {infrastructure} is not supported by worker {worker}, which provides {', '.join(provides)}"
-        )
-        return failed(managed, NOT_SUPPORTED, message, now)
+    if infrastructure not in worker.provides:
+        said = f"infrastructure {infrastructure} is not supported by worker {worker.name}"
+        return failed(managed, fleet.NOT_SUPPORTED, f"{said}, which provides {', '.join(worker.provides)}", now)
     running = is_provisioned(hosted.cluster) and bool(hosted.kubeconfig)
-    told = _condition(managed, fleet.INFRASTRUCTURE_READY, *_infrastructure(hosted.cluster), now)
-    told = _condition(told, fleet.NODES_READY, *_nodes(managed, hosted.nodes_asked), now)
-    told = _condition(told, fleet.READY, *_ready(hosted, running), now)
-    ready_nodes = sum(int(fleet.status_of(pool).get("readyReplicas") or 0) for pool in hosted.pools)
-    return _status(told, fleet.RUNNING if running else fleet.PROVISIONING, ready_nodes)
+    told = _condition(managed, fleet.INFRASTRUCTURE_READY, _infrastructure(hosted.cluster), now)
+    told = _condition(told, fleet.NODES_READY, _nodes(managed, hosted), now)
+    told = _with_status(told, _counted(managed, hosted))
+    broken = _broken(hosted.control_plane)
+    if broken is not None and not running:
+        return failed(told, *broken, now)
+    told = _condition(told, fleet.READY, _ready(hosted, running), now)
+    if not running:
+        return _phased(told)
+    upgraded = _upgraded(managed, hosted)
+    told = _condition(told, fleet.UPGRADED, upgraded, now)
+    told = _with_status(told, {"version": running_version(hosted.control_plane) or worker.version})
+    if upgraded[1] == fleet.VERSION_REFUSED:
+        return _phased(_with_status(told, {"errors": fleet.errors_with(told, *upgraded[1:], now)}))
+    status = _phased(told)
+    status.pop("errors", None)
+    return status
 
 
 def failed(managed: Object, reason: str, message: str, now: str) -> Object:
-    told = _condition(managed, fleet.READY, "False", reason, message, now)
-    status = _status(told, fleet.FAILED, int(fleet.status_of(managed).get("nodes") or 0))
-    return {**status, "errors": fleet.errors_now(managed, [(reason, message)], now)}
+    told = _condition(managed, fleet.READY, ("False", reason, message), now)
+    return _phased(_with_status(told, {"errors": fleet.errors_with(managed, reason, message, now)}))
 
 
-def _status(told: Object, phase: str, nodes: int) -> Object:
-    kept = {key: value for key, value in fleet.status_of(told).items() if key != "errors"}
+def _phased(told: Object) -> Object:
     generation = int(told["metadata"].get("generation") or 0)
-    return {**kept, "phase": phase, "nodes": nodes, "observedGeneration": generation}
+    return {**fleet.status_of(told), "phase": fleet.phase_of(told), "observedGeneration": generation}
+
+
+def _with_status(told: Object, added: Object) -> Object:
+    return {**told, "status": {**fleet.status_of(told), **added}}
 
 
 def is_provisioned(cluster: Object | None) -> bool:
@@ -65,7 +81,15 @@ def is_provisioned(cluster: Object | None) -> bool:
     return fleet.status_of(cluster).get("phase") == "Provisioned"
 
 
-def _infrastructure(cluster: Object | None) -> tuple[str, str, str]:
+def _broken(control_plane: Object | None) -> tuple[str, str] | None:
+    """What the provider says that does not pass by waiting."""
+    ready = get_condition(control_plane or {}, fleet.READY)
+    if ready is None or ready["status"] != "False" or ready.get("reason") not in fleet.FAILURES:
+        return None
+    return str(ready["reason"]), str(ready.get("message") or "")
+
+
+def _infrastructure(cluster: Object | None) -> Said:
     if cluster is None:
         return "False", "NotThereYet", "the Cluster is not there yet"
     said = get_condition(cluster, fleet.INFRASTRUCTURE_READY)
@@ -77,14 +101,27 @@ def _infrastructure(cluster: Object | None) -> tuple[str, str, str]:
     return "False", "Provisioning", "the infrastructure is being provisioned"
 
 
-def _nodes(managed: Object, pool: Object | None) -> tuple[str, str, str]:
-    asked = int(fleet.spec_of(managed).get("nodes") or 0)
-    ready = int(fleet.status_of(pool).get("readyReplicas") or 0) if pool is not None else 0
-    message = f"{min(ready, asked)} of {asked} nodes are ready"
-    return ("True", "NodesReady", message) if ready >= asked else ("False", "NodesNotReady", message)
+def _ready_nodes(pool: Object | None) -> int:
+    return int(fleet.status_of(pool or {}).get("readyReplicas") or 0)
 
 
-def _ready(hosted: Hosted, running: bool) -> tuple[str, str, str]:
+def _counted(managed: Object, hosted: Hosted) -> Object:
+    asked = [
+        {"name": pool.name, "nodes": pool.nodes, "readyNodes": _ready_nodes(hosted.pools.get(pool.name))}
+        for pool in nodepools.asked_for(fleet.spec_of(managed))
+    ]
+    return {"nodes": sum(map(_ready_nodes, hosted.pools.values())), "nodePools": asked}
+
+
+def _nodes(managed: Object, hosted: Hosted) -> Said:
+    asked = nodepools.asked_for(fleet.spec_of(managed))
+    wanted = sum(pool.nodes for pool in asked)
+    ready = sum(min(pool.nodes, _ready_nodes(hosted.pools.get(pool.name))) for pool in asked)
+    message = f"{ready} of {wanted} nodes are ready"
+    return ("True", "NodesReady", message) if ready >= wanted else ("False", "NodesNotReady", message)
+
+
+def _ready(hosted: Hosted, running: bool) -> Said:
     if running:
         return "True", "Running", "its API is served"
     if is_provisioned(hosted.cluster):
@@ -92,29 +129,21 @@ def _ready(hosted: Hosted, running: bool) -> tuple[str, str, str]:
     return "False", "Provisioning", "its control plane is being provisioned"
 
 
-def _condition(obj: Object, type_: str, status: str, reason: str, message: str, now: str) -> Object:
-    generation = obj["metadata"].get("generation")
+def _upgraded(managed: Object, hosted: Hosted) -> Said:
+    wanted, runs = str(fleet.spec_of(managed).get("version") or ""), running_version(hosted.control_plane)
+    refused = versions(wanted, hosted.control_plane).refused
+    if refused:
+        return "False", fleet.VERSION_REFUSED, refused
+    if wanted and runs != wanted and hosted.control_plane is not None and is_up(hosted.control_plane):
+        return "False", CONTROL_PLANE, f"the control plane goes to {wanted}"
+    counts = [each for pool in hosted.pools.values() for each in fleet.status_of(pool).get("versions") or ()]
+    nodes = sum(int(each["replicas"]) for each in counts)
+    old = sum(int(each["replicas"]) for each in counts if each.get("version") != wanted) if wanted else 0
+    if old:
+        return "False", NODES, f"{nodes - old} of {nodes} nodes run {wanted}"
+    return "True", UP_TO_DATE, "control plane and nodes run the version asked for"
+
+
+def _condition(obj: Object, type_: str, said: Said, now: str) -> Object:
+    generation, (status, reason, message) = obj["metadata"].get("generation"), said
     return set_condition(obj, type_, status, reason=reason, message=message, observed_generation=generation, now=now)
-
-
-def published(secret: Object, name: str, server: str, authority: str) -> str:
-    """The kubeconfig a provider made, with the hub's stable address in place of its own. ValueError: it is none."""
-    try:
-        text = base64.b64decode((secret.get("data") or {})["value"], validate=True)
-        config = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        (user,) = (user["user"] for user in config["users"])
-    except (KeyError, TypeError, ValueError, yaml.YAMLError):
-        raise ValueError(f"Secret {secret['metadata']['name']} holds no kubeconfig with one user") from None
-    cluster = {"server": server}
-    if authority:
-        cluster["certificate-authority-data"] = base64.b64encode(authority.encode()).decode()
-    context = {"cluster": name, "user": f"{name}-admin"}
-    made = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": name, "cluster": cluster}],
-        "contexts": [{"name": name, "context": context}],
-        "current-context": name,
-        "users": [{"name": f"{name}-admin", "user": user}],
-    }
-    return str(yaml.dump(made, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), sort_keys=False))

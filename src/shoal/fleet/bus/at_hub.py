@@ -1,0 +1,51 @@
+"""What a worker does at the hub through its API, whatever the bus: kubeconfigs are Secrets, and stay off it."""
+
+from __future__ import annotations
+
+from shoal.client.requests import Client
+from shoal.fleet.bus.interface import Message, NameTaken
+from shoal.fleet.bus.secret import is_left_over, is_of, kubeconfig_secret
+from shoal.fleet.resources import LOGICAL_CLUSTERS, MANAGED_CLUSTERS, SECRETS
+from shoal.kinds import fleet
+from shoal.objects.errors import Forbidden, NotFound
+
+TAKEN = "Secret {} is there already and is somebody else's; rename or delete it"
+
+
+async def hub_id(hub: Client) -> str:
+    """Another store is another hub, whatever its address."""
+    root = await hub.get(LOGICAL_CLUSTERS, "root")
+    return str(root["metadata"]["uid"])
+
+
+async def publish_kubeconfig(hub: Client, message: Message, kubeconfig: str) -> None:
+    namespace, _ = message.name
+    wanted = kubeconfig_secret(message.managed, kubeconfig)
+    name = wanted["metadata"]["name"]
+    try:
+        found = await hub.get(SECRETS, name, namespace)
+    except NotFound:
+        await hub.create(SECRETS, wanted, namespace)
+        return
+    except Forbidden:
+        # A worker is shown kubeconfigs only, and those only of its own ManagedClusters.
+        await hub.get(MANAGED_CLUSTERS, message.name[1], namespace)
+        raise NameTaken(TAKEN.format(name)) from None
+    if is_left_over(found, message.managed):
+        await hub.delete(SECRETS, name, namespace, uid=found["metadata"]["uid"])
+        await hub.create(SECRETS, wanted, namespace)
+    elif not is_of(found, message.mark.uid):
+        raise NameTaken(TAKEN.format(name))
+    elif found.get("data") != wanted["data"]:
+        await hub.merge(SECRETS, name, {"data": wanted["data"]}, namespace)
+
+
+async def withdraw_kubeconfig(hub: Client, message: Message) -> None:
+    namespace, name = message.name
+    secret_name = fleet.kubeconfig_secret(name)
+    try:
+        secret = await hub.get(SECRETS, secret_name, namespace)
+        if is_of(secret, message.mark.uid):
+            await hub.delete(SECRETS, secret_name, namespace, uid=secret["metadata"]["uid"])
+    except (NotFound, Forbidden):
+        pass  # somebody else's, if there is one

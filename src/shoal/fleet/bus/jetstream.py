@@ -1,0 +1,339 @@
+"""The one door to NATS: a connection that is made anew for ever, and of JetStream what the bus needs.
+
+A Session is one connection: when it breaks, all that was asked over it fails with Lost, and whoever follows a stream
+begins again. Nothing is buffered for a server that is not there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nats.errors
+import nats.js.errors
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from nats.aio.client import Client as Connection
+from nats.aio.msg import Msg
+from nats.js import api
+
+from shoal.client.transport import Unreachable
+from shoal.clock import Clock
+from shoal.fleet.bus.settings import BusSettings
+from shoal.objects.errors import ShoalError, StatusError
+from shoal.runtime.loop import Later
+
+log = logging.getLogger("shoal.fleet")
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+ANSWER_SECONDS, PING_SECONDS = 5.0, 5
+BATCH, BATCH_SECONDS, HEARTBEAT_SECONDS = 256, 60.0, 5.0
+"""Of one request for messages, which the server beats for while there are none."""
+ACK_SECONDS = 5.0
+"""After which a message nobody has acknowledged comes again."""
+FORGOTTEN_SECONDS = 60.0
+"""After which the server forgets who follows under no name and has left."""
+OVERTAKEN = 10071
+"""JetStream's error: the subject has another last message than the publisher believes."""
+
+
+class Lost(Later):
+    """The server did not answer: what it was asked to do may have happened or not."""
+
+
+class Overtaken(Later):
+    """The last message of the subject is not the one the publisher knows."""
+
+
+class BusError(ShoalError):
+    """The server answers, and cannot be the bus."""
+
+    def __init__(self, message: str, hint: str = "", exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.hint, self.exit_code = hint, exit_code
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    subject: str
+    data: bytes
+    headers: dict[str, str]
+    sequence: int
+    pending: int
+    """How many more there are at the moment."""
+    acknowledge: Callable[[], Awaitable[None]]
+
+
+class Session:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._stream = connection.jetstream(timeout=ANSWER_SECONDS)
+        self.ended = asyncio.Event()
+
+    async def check(self) -> None:
+        try:
+            await self._stream.account_info()
+        except (nats.js.errors.APIError, nats.errors.NoRespondersError) as error:
+            raise _no_jetstream() from error
+
+    async def ensure_stream(self, name: str, subjects: str) -> None:
+        """Of which the last message of each subject is kept, on disk."""
+        config = api.StreamConfig(
+            name=name, subjects=[subjects], max_msgs_per_subject=1, storage=api.StorageType.FILE, allow_direct=True
+        )
+        with _ours():
+            try:
+                await self._stream.stream_info(name)  # its replicas and limits are the operator's
+            except nats.js.errors.NotFoundError:
+                await self._stream.add_stream(config)
+
+    async def publish(self, subject: str, data: bytes, headers: dict[str, str], expected: int | None = None) -> int:
+        """The sequence it got, once the server has it. `expected`: that of the last message of the subject; 0: none."""
+        if expected is not None:
+            headers = {**headers, api.Header.EXPECTED_LAST_SUBJECT_SEQUENCE.value: str(expected)}
+        with _ours():
+            return (await self._stream.publish(subject, data, headers=headers)).seq
+
+    async def last(self, stream: str, subject: str) -> tuple[dict[str, str], int] | None:
+        """Headers and sequence of the last message of a subject."""
+        with _ours():
+            try:
+                found = await self._stream.get_last_msg(stream, subject)
+            except nats.js.errors.NotFoundError:
+                return None
+        return dict(found.headers or {}), int(found.seq or 0)
+
+    async def purge(self, stream: str, subject: str, until: int = 0) -> None:
+        """`until`: what came later than that sequence stays."""
+        with _ours():
+            await self._stream.purge_stream(stream, seq=until + 1 if until else None, subject=subject)
+
+    async def consumer(
+        self, stream: str, subject: str, durable: str = "", *, anew: bool = False, headers_only: bool = False
+    ) -> tuple[str, int]:
+        """Its name, and how many messages wait for it: first the last one of each subject. A durable one is found where
+        it was left, unless it is begun `anew`; without a name it ends with the session."""
+        config = api.ConsumerConfig(
+            name=durable or self._connection.new_inbox().rpartition(".")[2],
+            durable_name=durable or None,
+            filter_subject=subject,
+            deliver_policy=api.DeliverPolicy.LAST_PER_SUBJECT,
+            ack_policy=api.AckPolicy.EXPLICIT if durable else api.AckPolicy.NONE,
+            ack_wait=ACK_SECONDS if durable else None,
+            inactive_threshold=None if durable else FORGOTTEN_SECONDS,
+            headers_only=headers_only or None,
+        )
+        with _ours():
+            if anew:
+                with suppress(nats.js.errors.NotFoundError):
+                    await self._stream.delete_consumer(stream, durable)
+            try:
+                info = await self._stream.add_consumer(stream, config)
+            except nats.js.errors.NotFoundError:
+                raise Lost(f"there is no stream {stream}: a hub with --bus makes it") from None
+        return str(info.name), int(info.num_pending or 0)
+
+    async def follow(self, stream: str, consumer: str) -> AsyncIterator[Delivered]:
+        """Messages as they come, for ever."""
+        inbox = self._connection.new_inbox()
+        asked = {
+            "batch": BATCH,
+            "expires": _nanoseconds(BATCH_SECONDS),
+            "idle_heartbeat": _nanoseconds(HEARTBEAT_SECONDS),
+        }
+        with _ours():
+            waiting = await self._connection.subscribe(inbox)
+            while True:
+                request = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
+                await self._connection.publish(request, json.dumps(asked).encode(), inbox)
+                left = BATCH
+                while left:
+                    message = await waiting.next_msg(timeout=3 * HEARTBEAT_SECONDS)
+                    _heed_cancellation()
+                    status = (message.headers or {}).get(api.Header.STATUS.value)
+                    if not status:
+                        left -= 1
+                        yield _delivered(message)
+                    elif status in ("404", "408"):
+                        break  # that request has had its time
+                    elif status != "100":
+                        raise Lost(f"the server says {status} {(message.headers or {}).get('Description', '')}".strip())
+
+
+class Link:
+    """`who` is what the server's operator sees; it is also the prefix of its inboxes, which nobody else may read."""
+
+    def __init__(self, settings: BusSettings, clock: Clock, who: str) -> None:
+        self._settings, self._clock, self._who = settings, clock, who
+        self._session: Session | None = None
+
+    @property
+    def session(self) -> Session:
+        if self._session is None:
+            raise Lost("there is no connection to the NATS server")
+        return self._session
+
+    def restart(self) -> None:
+        if self._session is not None:
+            self._session.ended.set()
+
+    async def run(self, serve: Callable[[Session], Awaitable[None]]) -> None:
+        """Over one connection after the other."""
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                async with connected(self._settings, self._who) as session:
+                    self._session, began = session, self._clock.monotonic()
+                    try:
+                        await _until_ended(session, serve(session))
+                    finally:
+                        if self._clock.monotonic() - began > LONGEST_PAUSE:
+                            pause = FIRST_PAUSE
+            except (Lost, Overtaken, BusError, StatusError, Unreachable) as error:
+                log.warning("%s: %s; again in %.1f s", self._who, error, pause)
+            finally:
+                self._session = None
+            await self._clock.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+
+async def _until_ended(session: Session, serving: Awaitable[None]) -> None:
+    tasks = [asyncio.ensure_future(serving), asyncio.ensure_future(session.ended.wait())]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if tasks[0].done() and not tasks[0].cancelled():
+            tasks[0].result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def check_bus(settings: BusSettings, who: str) -> None:
+    """BusError: that server is none. One that does not answer may come yet."""
+    try:
+        async with connected(settings, who):
+            pass
+    except Lost as error:
+        log.warning("the NATS server does not answer yet: %s", error)
+
+
+@asynccontextmanager
+async def connected(settings: BusSettings, who: str) -> AsyncIterator[Session]:
+    ended: list[asyncio.Event] = []
+
+    async def closed() -> None:
+        for each in ended:
+            each.set()
+
+    why = ""
+
+    async def failed(error: Exception) -> None:
+        nonlocal why
+        why = str(error) or type(error).__name__
+
+    options: dict[str, Any] = {}
+    if settings.credentials is not None:
+        token, key = read_credentials(settings.credentials)
+        options["user_jwt_cb"] = lambda: token
+        options["signature_cb"] = lambda nonce: base64.b64encode(key.sign(nonce.encode()))
+    connection = Connection()
+    try:
+        await connection.connect(
+            list(settings.servers),
+            name=who,
+            # One attempt, and no reconnection: both are ours to repeat.
+            allow_reconnect=False,
+            max_reconnect_attempts=1,
+            reconnect_time_wait=0,
+            connect_timeout=int(ANSWER_SECONDS),
+            ping_interval=PING_SECONDS,
+            error_cb=failed,
+            closed_cb=closed,
+            inbox_prefix=f"_INBOX_{who}",
+            **options,
+        )
+        session = Session(connection)
+        ended.append(session.ended)
+        with _ours():
+            await session.check()
+        yield session
+    except (nats.errors.Error, OSError, TimeoutError) as error:
+        if "authorization" in str(error).lower():
+            said, hint = "the NATS server does not accept who we are", "give a user in the URL, or --bus-creds FILE"
+            raise BusError(said, hint, exit_code=4) from None
+        raise Lost(why or str(error) or type(error).__name__) from None
+    finally:
+        with suppress(nats.errors.Error, OSError, TimeoutError):
+            await connection.close()
+
+
+def read_credentials(file: Path) -> tuple[bytes, Ed25519PrivateKey]:
+    """The JWT and the key of a .creds file. Its seed is base32: two bytes of prefix, the key, two bytes of checksum."""
+    try:
+        lines = file.read_text().splitlines()
+        token = _after(lines, "BEGIN NATS USER JWT")
+        seed = _after(lines, "BEGIN USER NKEY SEED")
+        key = base64.b32decode(seed + "=" * (-len(seed) % 8))[2:34]
+        return token.encode(), Ed25519PrivateKey.from_private_bytes(key)
+    except (OSError, StopIteration, ValueError):
+        raise BusError(f"{file} is no NATS credentials file", "make one: nsc generate creds") from None
+
+
+def _after(lines: list[str], marker: str) -> str:
+    rest = iter(lines)
+    next(line for line in rest if marker in line)
+    return next(rest).strip()
+
+
+def _delivered(message: Msg) -> Delivered:
+    about = message.metadata
+
+    async def acknowledge() -> None:
+        with _ours():
+            await message.ack()
+
+    return Delivered(
+        message.subject,
+        message.data,
+        dict(message.headers or {}),
+        about.sequence.stream,
+        about.num_pending,
+        acknowledge,
+    )
+
+
+def _no_jetstream() -> BusError:
+    return BusError("the NATS server has no JetStream for us", "start it with JetStream: nats-server -js -sd DIRECTORY")
+
+
+def _nanoseconds(seconds: float) -> int:
+    return int(seconds * 1_000_000_000)
+
+
+def _heed_cancellation() -> None:
+    """NATS's client waits with `asyncio.wait_for`, which before Python 3.12 forgets a cancellation that comes together
+    with the answer."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
+@contextmanager
+def _ours() -> Iterator[None]:
+    """NATS's errors as ours."""
+    try:
+        yield
+        _heed_cancellation()
+    except nats.js.errors.APIError as error:
+        if error.err_code == OVERTAKEN:
+            raise Overtaken(error.description or "overtaken") from None
+        raise Lost(error.description or str(error)) from None
+    except (nats.errors.Error, OSError, TimeoutError) as error:
+        raise Lost(str(error) or type(error).__name__) from None

@@ -1,0 +1,47 @@
+"""Where messages go on a NATS server: one subject per ManagedCluster and worker, in two streams per hub. Pure.
+
+shoal.<hub>.clusters.<worker>.<namespace>.<name>   what the hub wants of the worker
+shoal.<hub>.status.<worker>.<namespace>.<name>     what the worker says
+
+The hub is the id of its store. A name may have dots, so it comes last; the others have none.
+"""
+
+from __future__ import annotations
+
+from shoal.fleet.bus.interface import Name
+
+CLUSTERS, STATUS = "clusters", "status"
+HUB = "shoal-hub"
+"""Its consumer, and how it calls itself at the server; a worker is its own consumer there."""
+
+
+def stream_name(hub: str, channel: str) -> str:
+    return f"shoal-{hub}-{channel}"
+
+
+def of_all(hub: str, channel: str) -> str:
+    return f"shoal.{hub}.{channel}.>"
+
+
+def of_worker(hub: str, channel: str, worker: str) -> str:
+    return f"shoal.{hub}.{channel}.{worker}.>"
+
+
+def of_cluster(hub: str, channel: str, worker: str, name: Name) -> str:
+    return f"shoal.{hub}.{channel}.{worker}.{name[0]}.{name[1]}"
+
+
+def of_any_worker(hub: str, channel: str, name: Name) -> str:
+    return of_cluster(hub, channel, "*", name)
+
+
+def split(subject: str) -> tuple[str, Name] | None:
+    """Worker and name. None: it is no such subject."""
+    parts = subject.split(".", 5)
+    if len(parts) != 6 or parts[0] != "shoal" or not all(parts):
+        return None
+    return parts[3], (parts[4], parts[5])
+
+
+def worker_consumer(worker: str) -> str:
+    return f"worker-{worker}"

@@ -1,0 +1,109 @@
+"""Says at a ManagedCluster when its Worker has fallen silent, and when it is heard again. Nothing is moved or deleted.
+
+It writes at those changes only: of one whose Worker was always there it says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from shoal.client.reflector import Key, Reflector
+from shoal.client.requests import Client
+from shoal.clock import Clock, rfc3339
+from shoal.fleet.health.decide import is_silent, says_silent, standing
+from shoal.fleet.resources import MANAGED_CLUSTERS
+from shoal.kinds import fleet
+from shoal.objects.errors import NotFound
+from shoal.runtime.loop import Later, Loop
+
+Object = dict[str, Any]
+
+
+class Standing:
+    """Keys are ManagedClusters."""
+
+    def __init__(
+        self, client: Client, clock: Clock, workers: Reflector, hosting_changed: Callable[[str], None]
+    ) -> None:
+        self._client, self._clock, self._workers, self._hosting_changed = client, clock, workers, hosting_changed
+        self._hosted: dict[str, set[Key]] = {}
+        """By Worker."""
+        self._where: dict[Key, str] = {}
+        self._silent: dict[str, bool] = {}
+        self.loop: Loop[Key] = Loop("fleet-standing", clock, self.reconcile)
+        self._managed = Reflector(
+            client, MANAGED_CLUSTERS, clock, self._managed_changed, listed=self._listed, shared=True
+        )
+        self.loop.sources.append(self._managed.run)
+
+    def hosted(self, worker: str) -> list[str] | None:
+        """The ManagedClusters given to a Worker, as namespace/name; None: that is not known yet."""
+        if not self._managed.synced:
+            return None
+        return [f"{key[1]}/{key[2]}" for key in self._hosted.get(worker, ())]
+
+    @property
+    def _informed(self) -> bool:
+        return self._managed.synced and self._workers.synced
+
+    def _worker(self, name: str) -> Object | None:
+        return self._workers.objects.get(("", fleet.NAMESPACE, name))
+
+    def _listed(self) -> None:
+        for worker in self._hosted.keys() | self._silent.keys():
+            self._hosting_changed(worker)
+        self.sweep()
+
+    def sweep(self) -> None:
+        """After a list: whoever was told before it, or not at all."""
+        if self._informed:
+            for key, managed in self._managed.objects.items():
+                self._look(key, managed)
+
+    def worker_changed(self, key: Key, obj: Object | None) -> None:
+        name, silent = key[2], is_silent(obj)
+        if key[1] != fleet.NAMESPACE or self._silent.get(name) == silent:
+            return
+        self._silent[name] = silent
+        for one in self._hosted.get(name, ()):
+            self.loop.queue.add(one)
+
+    def _managed_changed(self, key: Key, obj: Object | None) -> None:
+        before, now = self._where.get(key, ""), fleet.assigned_worker(obj) if obj is not None else ""
+        if before != now:
+            self._move(key, before, now)
+        if obj is not None and self._informed:
+            self._look(key, obj)
+
+    def _move(self, key: Key, before: str, now: str) -> None:
+        if before:
+            self._hosted[before].discard(key)
+            self._where.pop(key)
+            if not self._hosted[before]:
+                del self._hosted[before]
+        if now:
+            self._hosted.setdefault(now, set()).add(key)
+            self._where[key] = now
+        for worker in (before, now):
+            if worker:
+                self._hosting_changed(worker)
+
+    def _look(self, key: Key, managed: Object) -> None:
+        worker = fleet.assigned_worker(managed)
+        if worker and is_silent(self._worker(worker)) != says_silent(managed):
+            self.loop.queue.add(key)
+
+    async def reconcile(self, key: Key) -> None:
+        managed = self._managed.objects.get(key)
+        if managed is None:
+            return
+        if not self._informed:
+            raise Later("not everything has been listed yet")
+        status = standing(managed, self._worker(fleet.assigned_worker(managed)), rfc3339(self._clock.now()))
+        if status is None:
+            return
+        try:
+            await self._client.update(MANAGED_CLUSTERS, {**managed, "status": status}, "status")
+        except NotFound:
+            return

@@ -1,0 +1,33 @@
+"""The kubeconfig of a hosted cluster as the hub is to publish it. Pure."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import yaml
+
+Object = dict[str, Any]
+
+
+def published(secret: Object, name: str, server: str, authority: str) -> str:
+    """The kubeconfig a provider made, with the hub's stable address in place of its own. ValueError: it is none."""
+    try:
+        text = base64.b64decode((secret.get("data") or {})["value"], validate=True)
+        config = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        (user,) = (user["user"] for user in config["users"])
+    except (KeyError, TypeError, ValueError, yaml.YAMLError):
+        raise ValueError(f"Secret {secret['metadata']['name']} holds no kubeconfig with one user") from None
+    cluster = {"server": server}
+    if authority:
+        cluster["certificate-authority-data"] = base64.b64encode(authority.encode()).decode()
+    context = {"cluster": name, "user": f"{name}-admin"}
+    made = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": cluster}],
+        "contexts": [{"name": name, "context": context}],
+        "current-context": name,
+        "users": [{"name": f"{name}-admin", "user": user}],
+    }
+    return str(yaml.dump(made, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), sort_keys=False))
