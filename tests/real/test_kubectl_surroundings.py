@@ -1,4 +1,5 @@
-"""With kubectl, in a cluster with simulated nodes: expose a Deployment, drain a node under a budget, claim a volume."""
+"""With kubectl, in a cluster with simulated nodes: expose a Deployment, cordon and drain nodes, describe
+a pod that waits, claim a volume."""
 
 from __future__ import annotations
 
@@ -84,6 +85,22 @@ def test_drain_under_a_budget(kubectl: Kubectl, cluster: Cluster) -> None:
     assert "Cannot evict pod as it would violate the pod's disruption budget." in refused
     assert len(kubectl("get", "pods", "-l", "app=web", "-o", "name").split()) == 3
     kubectl("uncordon", "n1")
+
+
+def test_a_pod_that_waits_says_why(kubectl: Kubectl, cluster: Cluster) -> None:
+    assert kubectl("cordon", "n1") == "node/n1 cordoned\n"
+    kubectl("cordon", "n2")
+    standing = ("get", "node", "n1", "--no-headers")
+    cluster.eventually(lambda: kubectl.rows(*standing)[0][1] == "Ready,SchedulingDisabled")
+    kubectl("run", "web", "--image=web:1")
+    cluster.eventually(lambda: "FailedScheduling" in kubectl("describe", "pod", "web"))
+    waiting = kubectl("describe", "pod", "web")
+    assert "default-scheduler" in waiting
+    assert "0/2 nodes are available: 2 node(s) were unschedulable." in waiting
+    assert kubectl("uncordon", "n2") == "node/n2 uncordoned\n"
+    kubectl("wait", "pod/web", "--for=condition=Ready", "--timeout=60s")
+    cluster.eventually(lambda: "Successfully assigned default/web to n2" in kubectl("describe", "pod", "web"))
+    assert "pod/web" in kubectl("get", "all")
 
 
 def test_claims(kubectl: Kubectl, cluster: Cluster) -> None:
