@@ -4,61 +4,21 @@ from __future__ import annotations
 
 import base64
 import json
-import signal
 import subprocess
-import tempfile
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.faults.processes import Up, command
+from tests.real.commands import HANG, items, shoal, until
 from tests.real.hubs import KubectlAt
 from tests.real.kubernetes import Kubernetes, needs_kubernetes
 
-HANG = 120.0
 EXAMPLE = Path(__file__).parents[2] / "examples" / "cluster-api.yaml"
 PER_MACHINE = ("machines.cluster.x-k8s.io", "embeddedmachines.infrastructure.cluster.x-k8s.io")
 Object = dict[str, Any]
-
-
-class Controllers:
-    """A `shoal controllers` process."""
-
-    def __init__(self, *flags: str) -> None:
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed with the process
-        self._process = subprocess.Popen(command("controllers", *flags), stderr=self._errors)
-        until(lambda: "the loops run" in self.said() or self._process.poll() is not None)
-        assert self._process.poll() is None, self.said()
-
-    def said(self) -> str:
-        self._errors.seek(0)
-        return self._errors.read().decode()
-
-    def terminate(self) -> int:
-        self._process.send_signal(signal.SIGTERM)
-        return self._process.wait(HANG)
-
-    def kill(self) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
-
-    def close(self) -> None:
-        self.kill()
-        self._errors.close()
-
-
-@contextmanager
-def controllers(*flags: str) -> Iterator[Controllers]:
-    running = Controllers(*flags)
-    try:
-        yield running
-    finally:
-        running.close()
 
 
 @pytest.fixture(scope="module")
@@ -78,18 +38,6 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 @pytest.fixture
 def kubectl(kubernetes: Kubernetes, tmp_path: Path) -> KubectlAt:
     return KubectlAt(kubernetes.kubeconfig, tmp_path / "home")
-
-
-def until(look: Callable[[], object]) -> None:
-    end = time.monotonic() + HANG
-    while not look():
-        assert time.monotonic() < end, f"it did not come to that: {look()!r}"
-        time.sleep(0.1)
-
-
-def items(kubectl: KubectlAt, *what: str) -> list[Object]:
-    found: list[Object] = json.loads(kubectl("get", *what, "-o", "json"))["items"]
-    return found
 
 
 def everything(kubectl: KubectlAt) -> set[tuple[str, str]]:
@@ -139,7 +87,7 @@ def test_one_file_makes_a_cluster_that_scales_and_leaves_nothing(
     install(kubectl, tmp_path)
     hosting = KubectlAt(hub.data / "kubeconfig", tmp_path / "hub")
     flags = ("--kubeconfig", str(kubernetes.kubeconfig), "--hosting-kubeconfig", str(hub.data / "kubeconfig"))
-    with controllers(*flags, "--loops", "capi") as process:
+    with shoal("controllers", *flags, "--loops", "capi") as process:
         before, hosted_before = everything(kubectl), everything(hosting)
         kubectl("apply", "-f", str(EXAMPLE))
         until(lambda: len(running(kubectl)) == 3)
@@ -160,7 +108,7 @@ def test_one_file_makes_a_cluster_that_scales_and_leaves_nothing(
         until(lambda: len(running(kubectl)) == 50)
         assert len(items(inside, "nodes")) == 50
         process.kill()
-    with controllers(*flags, "--loops", "capi") as process:
+    with shoal("controllers", *flags, "--loops", "capi") as process:
         kubectl("scale", "machinedeployment", "east-small", "--replicas=3")
         until(lambda: [len(items(kubectl, kind)) for kind in PER_MACHINE] == [3, 3])
         until(lambda: len(items(inside, "nodes")) == 3)
@@ -179,7 +127,7 @@ def test_without_a_hosting_server_an_embedded_cluster_says_what_it_needs(
     kubernetes: Kubernetes, kubectl: KubectlAt, tmp_path: Path
 ) -> None:
     install(kubectl, tmp_path)
-    with controllers("--kubeconfig", str(kubernetes.kubeconfig), "--leader-elect=false"):
+    with shoal("controllers", "--kubeconfig", str(kubernetes.kubeconfig), "--leader-elect=false"):
         before = everything(kubectl)
         kubectl("apply", "-f", str(EXAMPLE))
         until(lambda: condition(items(kubectl, "clusters.cluster.x-k8s.io")[0], "InfrastructureReady").get("reason"))

@@ -36,8 +36,8 @@ from tests.capi.kind.standin import Standin
 from tests.capi.kind.test_kinds import EXAMPLES
 from tests.controlplane.world import world
 from tests.real.building import program
+from tests.real.commands import shoal
 from tests.real.kubernetes import Kubernetes, needs_kubernetes
-from tests.real.test_capi import controllers
 
 DEFINITIONS = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
 KIND = program("kind")
@@ -218,7 +218,7 @@ async def test_shoal_controllers_at_a_real_kube_apiserver(
             await client.create(KIND_CLUSTERS, {**kind_cluster("bad"), "spec": spec}, "default")
 
     monkeypatch.setenv("PATH", f"{standin.path}:{os.environ['PATH']}")
-    with controllers("--kubeconfig", str(kubernetes.kubeconfig), "--loops", "capi,kind"):
+    with shoal("controllers", "--kubeconfig", str(kubernetes.kubeconfig), "--loops", "capi,kind"):
         kinds = {"Cluster": CLUSTERS, "KINDCluster": KIND_CLUSTERS}
         for sample in ("test1", "test2", "nodes"):
             for obj in yaml.safe_load_all((EXAMPLES / f"{sample}.yaml").read_text()):

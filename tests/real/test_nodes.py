@@ -2,72 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import signal
-import subprocess
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from tests.faults.processes import Up, command
+from tests.faults.processes import Up
+from tests.real.commands import HANG, items, shoal, until
 from tests.real.hubs import KubectlAt
 from tests.real.kubernetes import Kubernetes, needs_kubernetes
 
-HANG = 180.0
-"""kube-controller-manager leaves the pods of a deleted node alone for 40 s and looks every 20 s."""
 GIVEN_UP_SECONDS = 50
 """kube-controller-manager's: a node that renews no Lease for so long is lost."""
 Object = dict[str, Any]
-
-
-class Nodes:
-    """A `shoal nodes` process."""
-
-    def __init__(self, *flags: str) -> None:
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed with the process
-        self._process = subprocess.Popen(command("nodes", *flags), stderr=self._errors)
-        until(lambda: "next: " in self.said() or self._process.poll() is not None)
-        assert self._process.poll() is None, self.said()
-
-    def said(self) -> str:
-        self._errors.seek(0)
-        return self._errors.read().decode()
-
-    def terminate(self) -> int:
-        self._process.send_signal(signal.SIGTERM)
-        return self._process.wait(HANG)
-
-    def close(self) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
-        self._errors.close()
-
-
-@contextmanager
-def nodes(*flags: str) -> Iterator[Nodes]:
-    running = Nodes(*flags)
-    try:
-        yield running
-    finally:
-        running.close()
-
-
-def until(look: Callable[[], object], seconds: float = HANG) -> None:
-    end = time.monotonic() + seconds
-    while not look():
-        assert time.monotonic() < end, "it did not come to that"
-        time.sleep(0.2)
-
-
-def items(kubectl: KubectlAt, *what: str) -> list[Object]:
-    found: list[Object] = json.loads(kubectl("get", *what, "-o", "json"))["items"]
-    return found
 
 
 def ready(obj: Object) -> bool:
@@ -86,7 +34,7 @@ def test_a_real_control_plane_keeps_them_and_runs_pods_on_them(tmp_path: Path) -
         server.start()
         kubectl = KubectlAt(server.kubeconfig, tmp_path / "home")
         flags = ("--count", "5", "--cpu", "8", "--zone", "a", "--zone", "b", "--label", "pool=cheap", "--prefix", "sim")
-        with nodes("--kubeconfig", str(server.kubeconfig), *flags, "--events") as running:
+        with shoal("nodes", "--kubeconfig", str(server.kubeconfig), *flags, "--events") as running:
             begun = time.monotonic()
             until(lambda: len([node for node in items(kubectl, "nodes") if ready(node)]) == 5)
             made = items(kubectl, "nodes", "-l", "pool=cheap")
@@ -135,7 +83,7 @@ def test_a_cluster_of_shoal_animates_them_itself(tmp_path: Path) -> None:
         file = tmp_path / "kubeconfig"
         file.write_text(yaml.safe_dump(config))
         kubectl = KubectlAt(file, tmp_path / "home")
-        with nodes("--kubeconfig", str(file), "--count", "5", "--cleanup") as running:
+        with shoal("nodes", "--kubeconfig", str(file), "--count", "5", "--cleanup") as running:
             kubectl("create", "deployment", "web", "--image=nginx:1", "--replicas=20")
             kubectl("rollout", "status", "deployment/web", f"--timeout={HANG:.0f}s")
             kubectl("delete", "node", "simulated-4")
