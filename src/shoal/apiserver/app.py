@@ -87,12 +87,13 @@ class App:
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
         def go_on(done: asyncio.Future[None]) -> None:
+            # Looked at even when the client has gone: asyncio complains of an error nobody took.
+            error = None if done.cancelled() else done.exception()
             if answer.done():
                 return
             if done.cancelled():
                 answer.cancel()
                 return
-            error = done.exception()
             made = self._begin(request, target) if error is None else self._failed(request, _as_error(error), None)
             if isinstance(made, (Response, StreamResponse, Upgrade)):
                 answer.set_result(made)
@@ -300,9 +301,10 @@ def _hand_on(made: asyncio.Future[Answer], answer: asyncio.Future[Answer]) -> No
     """Who waits for the one gets the other; who stops waiting stops the work."""
 
     def done(_: object) -> None:
+        error = None if made.cancelled() else made.exception()
         if answer.done() or made.cancelled():
             answer.cancel()
-        elif error := made.exception():
+        elif error is not None:
             answer.set_exception(error)
         else:
             answer.set_result(made.result())

@@ -28,7 +28,7 @@ import (
 const (
 	owner    = "kustomize-controller"
 	interval = 100 * time.Millisecond
-	timeout  = 30 * time.Second
+	timeout  = 110 * time.Second
 )
 
 func main() {
