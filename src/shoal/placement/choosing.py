@@ -1,0 +1,97 @@
+"""Which workload Clusters an object may use, and which of them it does. Pure; every refusal has words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from shoal.fit.taints import NO_EXECUTE, NO_SCHEDULE, intolerances, untolerated
+from shoal.placement.policy import NEVER, Policy, Spread
+from shoal.placement.sites import NO_PART, Part, Site
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    reason: str
+    message: str
+    keeps: bool = False
+    """What is there stays there; it only gets no more."""
+
+
+def refusal(site: Site, policy: Policy, part: Part | None, now: float) -> Refusal | None:
+    """Why the cluster gets none, or no more; the first reason that holds. A part without replicas is what remains of
+    one that was taken from a cluster that was not ready: a new cluster is used at once, one that comes back is not."""
+    if site.is_leaving(now):
+        return Refusal("Leaving", "is deleted or to be left (evictAfter)")
+    if policy.names and site.name not in policy.names:
+        return Refusal("NotNamed", "is not among the names of the Placement")
+    if not policy.affinity.matches(site.labels):
+        return Refusal("AffinityMismatch", f"does not match affinity {policy.affinity}")
+    if policy.anti_affinity.matches(site.labels):
+        return Refusal("AntiAffinity", f"matches anti-affinity {policy.anti_affinity}")
+    taint = untolerated(site.taints, policy.tolerations, (NO_EXECUTE,))
+    if taint is not None:
+        return Refusal("TaintNotTolerated", f"has taint {taint['key']}:{taint['effect']} that is not tolerated")
+    if not site.ready:
+        return _not_ready(site, policy, part, now)
+    if not site.schedulable:
+        return Refusal("Unschedulable", "is unschedulable; what is there stays", keeps=True)
+    taint = untolerated(site.taints, policy.tolerations, (NO_SCHEDULE,))
+    if taint is not None:
+        words = f"has taint {taint['key']}:{taint['effect']} that is not tolerated; what is there stays"
+        return Refusal("TaintNotTolerated", words, keeps=True)
+    if part is not None and not part.replicas and now < site.since + policy.fail_back:
+        return Refusal(
+            "FailBackWaits", f"came back; it is used when it was ready for {policy.fail_back:g}s", keeps=True
+        )
+    return None
+
+
+def wakes(site: Site, policy: Policy, part: Part | None, now: float) -> float | None:
+    """Seconds until time alone changes what is said of the cluster."""
+    moments = [site.until] if site.until else []
+    if part is not None:
+        moments.append(site.since + (policy.fail_back if site.ready else policy.grace))
+    return min((moment - now for moment in moments if now < moment < NEVER), default=None)
+
+
+def _not_ready(site: Site, policy: Policy, part: Part | None, now: float) -> Refusal:
+    if part is not None and part.replicas and now < site.since + policy.grace:
+        return Refusal("GracePeriod", f"is not ready; it keeps its replicas for {policy.grace:g}s", keeps=True)
+    return Refusal("NotReady", "is not ready")
+
+
+def chosen(open_: Sequence[Site], policy: Policy, parts: Mapping[str, Part], kept: int = 0) -> list[Site]:
+    """At most as many as the policy allows besides those that are `kept`: who has part of it already, then who is
+    preferred, has the fewest soft taints, is cheaper, has more room; then by name. In that order."""
+
+    def rank(site: Site) -> tuple[float, ...]:
+        held = parts.get(site.name, NO_PART).replicas
+        return (
+            -(held > 0),
+            -policy.points_of(site.labels),
+            intolerances(site.taints, policy.tolerations),
+            site.price if site.price is not None else NEVER,
+            -held,
+            -(site.free or {}).get("cpu", 0),
+        )
+
+    ordered = sorted(sorted(open_, key=lambda site: site.name), key=rank)
+    if len(ordered) + kept < policy.min_clusters:
+        return [site for site in ordered if parts.get(site.name, NO_PART).replicas]
+    if policy.spread is not None:
+        ordered = _in_turns(ordered, policy.spread, limited=policy.duplicate)
+    return ordered if policy.max_clusters is None else ordered[: max(policy.max_clusters - kept, 0)]
+
+
+def _in_turns(ordered: Sequence[Site], spread: Spread, *, limited: bool) -> list[Site]:
+    """One of each domain after the other; where copies are counted, no domain has more than the skew allows."""
+    domains: dict[str, list[Site]] = {}
+    for site in ordered:
+        domains.setdefault(site.labels.get(spread.label, ""), []).append(site)
+    if limited and domains and not spread.anyway:
+        most = min(len(sites) for sites in domains.values()) + spread.max_skew
+        domains = {name: sites[:most] for name, sites in domains.items()}
+    turns = zip_longest(*domains.values())
+    return [site for turn in turns for site in turn if site is not None]

@@ -1,0 +1,89 @@
+"""Where an object's replicas are to be now: the policy's filters, choice and division, and one step towards it. Pure.
+
+`shoal plan` and `shoal explain` ask the same function as the loop does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from shoal.fit.resources import Resources
+from shoal.placement.choosing import Refusal, chosen, refusal, wakes
+from shoal.placement.keeping import step
+from shoal.placement.policy import Policy
+from shoal.placement.sites import Part, Site
+from shoal.placement.target import target
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    shares: Mapping[str, int]
+    """For now. A cluster that is to have nothing but has a part is in it with 0, as long as it has to be heard of."""
+    target: Mapping[str, int]
+    """In the end."""
+    refusals: Mapping[str, Refusal]
+    unused: tuple[str, ...]
+    """Clusters that could be used and are not: others come first."""
+    unplaced: int
+    later: float | None
+
+
+def place(
+    total: int, sites: Sequence[Site], policy: Policy, parts: Mapping[str, Part], asks: Resources, now: float
+) -> Placed:
+    """`parts` by cluster; `asks` is what one replica takes."""
+    refusals = {site.name: why for site in sites if (why := refusal(site, policy, parts.get(site.name), now))}
+    open_ = [site for site in sites if site.name not in refusals]
+    held = {name: parts[name].replicas for name, why in refusals.items() if why.keeps and name in parts}
+    kept = held if policy.duplicate else at_most(total, held)
+    using = chosen(open_, policy, parts, sum(share > 0 for share in kept.values()))
+    rest = total if policy.duplicate else total - sum(kept.values())
+    wanted = {**_wanted(rest, using, policy, parts, asks), **kept}
+    ready = {site.name for site in sites if site.ready}
+    seen = {name: part if name in ready else replace(part, available=0) for name, part in parts.items()}
+    floor = min(policy.floor(total), sum(wanted.values()))
+    shares = wanted if policy.duplicate else step(wanted, seen, floor, policy.surge(total))
+    waking = [after for site in sites if (after := wakes(site, policy, parts.get(site.name), now)) is not None]
+    leaving = {site.name for site in sites if site.is_leaving(now)}
+    return Placed(
+        shares={name: share for name, share in shares.items() if share or _is_heard_of(name, parts, refusals, leaving)},
+        target=wanted,
+        refusals=refusals,
+        unused=tuple(site.name for site in open_ if not wanted.get(site.name)),
+        unplaced=max(total - sum(wanted.values()), 0),
+        later=min(waking, default=None),
+    )
+
+
+def at_most(total: int, held: Mapping[str, int]) -> dict[str, int]:
+    """What is held, cut down to a total, the largest first."""
+    sizes: dict[str, int] = {}
+    for place_, (name, size) in enumerate(sorted(held.items(), key=lambda one: (one[1], one[0]))):
+        sizes[name] = min(size, total // (len(held) - place_))
+        total -= sizes[name]
+    return sizes
+
+
+def _wanted(
+    total: int, sites: Sequence[Site], policy: Policy, parts: Mapping[str, Part], asks: Resources
+) -> dict[str, int]:
+    """A ceiling by what found no node is only good for going elsewhere: who finds no room anywhere stays where the
+    others say, or it would wander for ever."""
+    wanted = target(total, sites, policy, parts, asks)
+    left = total - sum(wanted.values())
+    if left <= 0 or all(part.most is None for part in parts.values()):
+        return wanted
+    free = {name: replace(part, most=None) for name, part in parts.items()}
+    anywhere = target(total, sites, policy, free, asks)
+    for name, share in anywhere.items():
+        more = min(max(share - wanted[name], 0), left)
+        wanted[name] += more
+        left -= more
+    return wanted
+
+
+def _is_heard_of(name: str, parts: Mapping[str, Part], refusals: Mapping[str, Refusal], leaving: set[str]) -> bool:
+    """A cluster that is not ready has to be told, when it comes back, that it has none any more."""
+    why = refusals.get(name)
+    return name in parts and name not in leaving and why is not None and why.reason in ("NotReady", "FailBackWaits")

@@ -1,0 +1,121 @@
+"""How many replicas each cluster should have in the end. Pure.
+
+Clusters that only keep what they have are taken first and count. Of the others each has a weight, a floor and a
+ceiling; overflow groups are filled one after the other, and prices make a group of every price.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+
+from shoal.fit.resources import Resources
+from shoal.placement.division import WITHOUT_END, Seat, divide
+from shoal.placement.policy import Policy, Spread
+from shoal.placement.sites import NO_PART, Part, Site
+
+
+def target(
+    total: int, sites: Sequence[Site], policy: Policy, parts: Mapping[str, Part], asks: Resources
+) -> dict[str, int]:
+    """`sites` are those chosen, first come those that are first among equals; `asks` is what one replica takes."""
+    if policy.duplicate:
+        return {site.name: total for site in sites}
+    growing = total >= sum(parts.get(site.name, NO_PART).replicas for site in sites)
+    seats = {site.name: _seat(site, policy, parts.get(site.name, NO_PART), asks, growing=growing) for site in sites}
+    if policy.spread is None:
+        return _tiers(total, sites, seats, policy)
+    return _spread(total, sites, seats, policy, policy.spread)
+
+
+def room(site: Site, part: Part, asks: Resources) -> int:
+    """How many replicas it has room for, with those it has; unknown is no limit."""
+    most = part.most if part.most is not None else WITHOUT_END
+    if site.free is None:
+        return most
+    fit = min((site.free.get(name, 0) // amount for name, amount in asks.items() if amount), default=WITHOUT_END)
+    return min(most, part.replicas + max(fit, 0))
+
+
+def _seat(site: Site, policy: Policy, part: Part, asks: Resources, *, growing: bool) -> Seat:
+    least, most = policy.limit_of(site.name, site.labels)
+    most = WITHOUT_END if most is None else most
+    weight: float = policy.weight_of(site.name, site.labels)
+    if policy.by == "Capacity":
+        # What others take and give back changes the room all the time: only what is added, or goes, is divided by it.
+        space = room(site, part, asks)
+        weight = weight * space if space < WITHOUT_END else weight
+        most = min(most, space if growing else part.replicas)
+        least = max(least, part.replicas) if growing else least
+    elif policy.by == "Price" or policy.overflow or part.most is not None:
+        most = min(most, room(site, part, asks))
+    return Seat(site.name, weight, min(least, most), most, part.replicas)
+
+
+def _tiers(total: int, sites: Sequence[Site], seats: Mapping[str, Seat], policy: Policy) -> dict[str, int]:
+    """Floors come first whatever the group; then the groups in their order, and inside one by price."""
+
+    def rank(site: Site) -> tuple[int, float]:
+        price = site.price if policy.by == "Price" and site.price is not None else float("inf")
+        return policy.tier_of(site.name, site.labels), price if policy.by == "Price" else 0.0
+
+    floors = sum(seats[site.name].least for site in sites)
+    if total <= floors:
+        return divide(total, [seats[site.name] for site in sites])
+    shares: dict[str, int] = {}
+    left = total - floors
+    for _, tier in groupby(sorted(sites, key=rank), rank):
+        group = [seats[site.name] for site in tier]
+        found = divide(left + sum(seat.least for seat in group), group)
+        shares |= found
+        left -= sum(found.values()) - sum(seat.least for seat in group)
+    return shares
+
+
+def _spread(
+    total: int, sites: Sequence[Site], seats: Mapping[str, Seat], policy: Policy, spread: Spread
+) -> dict[str, int]:
+    """First over domains, then inside each."""
+    domains: dict[str, list[Site]] = {}
+    for site in sites:
+        domains.setdefault(site.labels.get(spread.label, ""), []).append(site)
+    rooms = {name: min(sum(seats[site.name].most for site in of), WITHOUT_END) for name, of in domains.items()}
+    whole = [
+        Seat(
+            name,
+            sum(seats[site.name].weight for site in of),
+            sum(seats[site.name].least for site in of),
+            rooms[name],
+            sum(seats[site.name].held for site in of),
+        )
+        for name, of in domains.items()
+    ]
+    shares: dict[str, int] = {}
+    for name, count in _within_skew(total, whole, spread).items():
+        shares |= _tiers(count, domains[name], seats, policy)
+    return shares
+
+
+def _within_skew(total: int, domains: Sequence[Seat], spread: Spread) -> dict[str, int]:
+    """One by one, so that growing never shrinks a share: the next goes to the highest average of those that are not
+    ahead of the last by the skew already."""
+    floors = [domain.least for domain in domains]
+    if not domains or total <= sum(floors):
+        return divide(total, domains)
+    shares = floors
+
+    def next_of(limit: int) -> int | None:
+        open_ = [at for at, domain in enumerate(domains) if domain.weight > 0 and shares[at] < min(domain.most, limit)]
+        return max(open_, key=average, default=None)
+
+    def average(at: int) -> tuple[float, bool]:
+        return domains[at].weight / (2 * shares[at] + 1), shares[at] < domains[at].held
+
+    for _ in range(total - sum(floors)):
+        at = next_of(min(shares) + spread.max_skew)
+        if at is None and spread.anyway:
+            at = next_of(WITHOUT_END)
+        if at is None:
+            break
+        shares[at] += 1
+    return {domain.name: share for domain, share in zip(domains, shares, strict=True)}
