@@ -18,7 +18,7 @@ from tests.placement.hub import Hub
 @pytest.fixture
 async def hub(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Hub]:
     async with world(tmp_path, loops=False) as given:
-        runs = [loop.run for loop in splitter_loops(given.client, SystemClock())]
+        runs = [loop.run for loop in splitter_loops(given.client, given.clock)]
         runs.append(garbage_collector(given.client, SystemClock()).run)
         tasks = [asyncio.create_task(run()) for run in runs]
         yield Hub(given)

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from shoal.client.requests import Kind
+from shoal.clock import rfc3339
 from shoal.kinds import apiresource, workload
 from shoal.objects.errors import NotFound
 from tests.controlplane.world import World
@@ -32,7 +33,7 @@ class Hub:
             "singular": "deployment",
             "kind": "Deployment",
             "listKind": "DeploymentList",
-            "openAPIV3Schema": {"type": "object"},
+            "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
             "publish": True,
         }
         api_version = f"{apiresource.GROUP}/{apiresource.VERSION}"
@@ -45,7 +46,8 @@ class Hub:
         await self.ready(name, ready)
 
     async def ready(self, name: str, status: str) -> None:
-        condition = {"type": "Ready", "status": status, "reason": "Test", "lastTransitionTime": "2023-11-14T22:13:20Z"}
+        now = rfc3339(self.world.clock.now())
+        condition = {"type": "Ready", "status": status, "reason": "Test", "lastTransitionTime": now}
         await self.client.merge(CLUSTERS, name, {"status": {"conditions": [condition]}}, subresource="status")
 
     async def deploy(self, name: str = "web", replicas: int = 10, **metadata: Any) -> Object:
@@ -85,7 +87,13 @@ class Hub:
         await self.patch(name, {"status": status}, "status")
 
     async def eventually(self, look: Callable[[], Awaitable[Any]]) -> Any:
-        return await self.world.eventually(look)
+        """Time goes on with every look, a little: who tries again after a pause does."""
+
+        async def again() -> Any:
+            self.world.clock.step(0.01)
+            return await look()
+
+        return await self.world.eventually(again)
 
     async def status(self) -> Object:
         found: Object = (await self.get()).get("status") or {}

@@ -28,10 +28,11 @@ def run(
     total: int, sites: list[Site], policy: Policy = DEFAULT, parts: dict[str, int] | None = None, now: float = NOW
 ) -> dict[str, int]:
     """What it comes to when everything placed runs before the next look."""
-    held = {name: Part(size, size) for name, size in (parts or {}).items()}
+    held = {name: Part(size, size, away=not size) for name, size in (parts or {}).items()}
     for _ in range(100):
-        shares = place(total, sites, policy, held, ASKS, now).shares
-        after = {name: Part(share, share) for name, share in shares.items()}
+        found = place(total, sites, policy, held, ASKS, now)
+        shares = found.shares
+        after = {name: Part(share, share, away=name in found.away) for name, share in shares.items()}
         if after == held:
             return dict(shares)
         sites = [_taken(one, held.get(one.name), after.get(one.name)) for one in sites]

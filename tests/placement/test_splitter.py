@@ -98,7 +98,7 @@ async def test_a_cluster_that_is_not_heard_of_keeps_what_it_has(fleet: Hub) -> N
     await fleet.patch("web", {"spec": {"replicas": 20}})
     await fleet.becomes(east=15, west=5)
     await fleet.patch("web", {"spec": {"replicas": 3}})
-    await fleet.becomes(east=0, west=3)
+    await fleet.becomes(east=2, west=1)
     await fleet.ready("west", "True")
     await fleet.becomes(east=2, west=1)
 

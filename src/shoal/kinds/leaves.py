@@ -1,4 +1,5 @@
-"""Root and leaf Deployments on a hub: who is which, and what a leaf is called. Pure."""
+"""Roots and leaves on a hub: an object that is placed, and its parts in clusters. What they are called, how a leaf is
+made from its root, and when it has to be put right. Pure."""
 
 from __future__ import annotations
 
@@ -13,51 +14,84 @@ Object = dict[str, Any]
 
 OWNED_BY = "kcp.dev/owned-by"
 """Label of a leaf: the root it is a part of."""
+DOWNSTREAM_NAME = "placement.shoal.dev/downstream-name"
+"""Annotation of a leaf: what it is called in its cluster, where others look for it under the root's name."""
+SHARE = "placement.shoal.dev/share"
+"""Annotation of a leaf: the replicas it was given. What its spec says may have been edited since."""
+AWAY = "placement.shoal.dev/away"
+"""Annotation of a leaf whose replicas were taken because its cluster was not ready."""
+ANONYMOUS = frozenset({"Deployment", "ReplicaSet", "Job", "DaemonSet", "Pod"})
+"""Kinds that nobody refers to by name: their leaves may be called what they are called on the hub."""
 LONGEST_NAME, LONGEST_LABEL = 253, 63
 NOT_COPIED = (LAST_APPLIED, REVISION)
+OWN = (AWAY, DOWNSTREAM_NAME, SHARE)
+"""Annotations that placement sets and takes away."""
+NOT_CONTENT = ("apiVersion", "kind", "metadata", "status")
 
 
-def is_root(deployment: Object) -> bool:
+def is_root(obj: Object) -> bool:
     """What is assigned to a cluster is not split any more."""
-    return ASSIGNED not in (deployment["metadata"].get("labels") or {})
+    return ASSIGNED not in (obj["metadata"].get("labels") or {})
 
 
 def leaf_name(root: str, cluster: str) -> str:
     return _within(f"{root}--{cluster}", LONGEST_NAME)
 
 
-def leaf_of(root: Object, cluster: str, replicas: int) -> Object:
+def leaf_of(root: Object, cluster: str, content: Object, *, share: int | None = None, away: bool = False) -> Object:
+    """`content` is all but metadata and status: `spec` of most kinds, `data` of a ConfigMap. What is copied and not
+    divided has no share."""
     metadata = root["metadata"]
     annotations = {k: v for k, v in (metadata.get("annotations") or {}).items() if k not in NOT_COPIED}
+    if root["kind"] not in ANONYMOUS:
+        annotations[DOWNSTREAM_NAME] = metadata["name"]
+    if share is not None:
+        annotations[SHARE] = str(share)
+    if away:
+        annotations[AWAY] = "true"
     labels = {ASSIGNED: cluster, OWNED_BY: _within(metadata["name"], LONGEST_LABEL)}
     made: Object = {
         "name": leaf_name(metadata["name"], cluster),
         "namespace": metadata["namespace"],
         "labels": {**(metadata.get("labels") or {}), **labels},
-        "ownerReferences": [controller_reference(root, "apps/v1", "Deployment")],
+        "ownerReferences": [controller_reference(root, root["apiVersion"], root["kind"])],
     }
     if annotations:
         made["annotations"] = annotations
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": made,
-        "spec": {**root["spec"], "replicas": replicas},
-    }
+    return {"apiVersion": root["apiVersion"], "kind": root["kind"], "metadata": made, **content}
 
 
-def renewed(leaf: Object, wanted: Object) -> Object | None:
-    """The leaf as its root wants it; None when it is. Others may add annotations; labels and spec are the root's."""
+def share_of(leaf: Object) -> int | None:
+    """None: it does not say."""
+    said = (leaf["metadata"].get("annotations") or {}).get(SHARE, "")
+    return int(said) if said.isdecimal() else None
+
+
+def content_of(obj: Object) -> Object:
+    return {field: value for field, value in obj.items() if field not in NOT_CONTENT}
+
+
+def renewed(leaf: Object, wanted: Object, *, defaulted: bool = True) -> Object | None:
+    """The leaf as its root wants it; None when it is. Others may add annotations; labels and content are the root's.
+    Where not all that is wanted went through the server's defaults yet (`defaulted`), more than that may be there."""
     metadata, given = leaf["metadata"], wanted["metadata"]
-    annotations = {**(metadata.get("annotations") or {}), **(given.get("annotations") or {})}
-    if (
-        leaf["spec"] == wanted["spec"]
-        and metadata.get("labels") == given["labels"]
-        and annotations == (metadata.get("annotations") or {})
-    ):
+    kept = {k: v for k, v in (metadata.get("annotations") or {}).items() if k not in OWN}
+    annotations = {**kept, **(given.get("annotations") or {})}
+    has, wants = content_of(leaf), content_of(wanted)
+    same = has == wants if defaulted else _contains(has, wants)
+    if same and metadata.get("labels") == given["labels"] and annotations == (metadata.get("annotations") or {}):
         return None
     changed = {**metadata, "labels": given["labels"], "annotations": annotations}
-    return {**leaf, "metadata": changed, "spec": wanted["spec"]}
+    head = {field: value for field, value in leaf.items() if field in NOT_CONTENT}
+    return {**head, "metadata": changed, **(has if same else wants)}
+
+
+def _contains(found: object, wanted: object) -> bool:
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        return all(key in found and _contains(found[key], value) for key, value in wanted.items())
+    if isinstance(wanted, list) and isinstance(found, list):
+        return len(found) == len(wanted) and all(map(_contains, found, wanted))
+    return found == wanted
 
 
 def _within(name: str, most: int) -> str:

@@ -26,7 +26,7 @@ def controller_named(obj: Object | None, group: str, kind: str) -> str:
     reference = controller_of(obj) if obj is not None else None
     if reference is None or reference.get("kind") != kind:
         return ""
-    return str(reference["name"]) if str(reference.get("apiVersion", "")).partition("/")[0] == group else ""
+    return str(reference["name"]) if str(reference.get("apiVersion", "")).rpartition("/")[0] == group else ""
 
 
 def is_controlled_by(obj: Object, owner: Object) -> bool:

@@ -20,8 +20,8 @@ class Refusal:
 
 
 def refusal(site: Site, policy: Policy, part: Part | None, now: float) -> Refusal | None:
-    """Why the cluster gets none, or no more; the first reason that holds. A part without replicas is what remains of
-    one that was taken from a cluster that was not ready: a new cluster is used at once, one that comes back is not."""
+    """Why the cluster gets none, or no more; the first reason that holds. A new cluster is used at once, one that comes
+    back is not."""
     if site.is_leaving(now):
         return Refusal("Leaving", "is deleted or to be left (evictAfter)")
     if policy.names and site.name not in policy.names:
@@ -41,7 +41,7 @@ def refusal(site: Site, policy: Policy, part: Part | None, now: float) -> Refusa
     if taint is not None:
         words = f"has taint {taint['key']}:{taint['effect']} that is not tolerated; what is there stays"
         return Refusal("TaintNotTolerated", words, keeps=True)
-    if part is not None and not part.replicas and now < site.since + policy.fail_back:
+    if part is not None and part.away and now < site.since + policy.fail_back:
         return Refusal(
             "FailBackWaits", f"came back; it is used when it was ready for {policy.fail_back:g}s", keeps=True
         )
@@ -51,12 +51,16 @@ def refusal(site: Site, policy: Policy, part: Part | None, now: float) -> Refusa
 def wakes(site: Site, policy: Policy, part: Part | None, now: float) -> float | None:
     """Seconds until time alone changes what is said of the cluster."""
     moments = [site.until] if site.until else []
-    if part is not None:
-        moments.append(site.since + (policy.fail_back if site.ready else policy.grace))
+    if part is not None and part.away and site.ready:
+        moments.append(site.since + policy.fail_back)
+    if part is not None and part.replicas and not site.ready:
+        moments.append(site.since + policy.grace)
     return min((moment - now for moment in moments if now < moment < NEVER), default=None)
 
 
 def _not_ready(site: Site, policy: Policy, part: Part | None, now: float) -> Refusal:
+    if policy.duplicate and part is not None:
+        return Refusal("NotReady", "is not ready; what is there stays", keeps=True)
     if part is not None and part.replicas and now < site.since + policy.grace:
         return Refusal("GracePeriod", f"is not ready; it keeps its replicas for {policy.grace:g}s", keeps=True)
     return Refusal("NotReady", "is not ready")

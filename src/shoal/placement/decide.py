@@ -10,16 +10,22 @@ from dataclasses import dataclass, replace
 
 from shoal.fit.resources import Resources
 from shoal.placement.choosing import Refusal, chosen, refusal, wakes
+from shoal.placement.division import Seat, divide
 from shoal.placement.keeping import step
 from shoal.placement.policy import Policy
 from shoal.placement.sites import Part, Site
 from shoal.placement.target import target
 
+AWAY = ("NotReady", "FailBackWaits")
+
 
 @dataclass(frozen=True, slots=True)
 class Placed:
     shares: Mapping[str, int]
-    """For now. A cluster that is to have nothing but has a part is in it with 0, as long as it has to be heard of."""
+    """For now. One with 0 has a part that stays: the cluster has to be told when it comes back, or the object asks for
+    none anywhere."""
+    away: frozenset[str]
+    """Those whose replicas were taken because the cluster is not ready, or is again for too short a time."""
     target: Mapping[str, int]
     """In the end."""
     refusals: Mapping[str, Refusal]
@@ -36,7 +42,7 @@ def place(
     refusals = {site.name: why for site in sites if (why := refusal(site, policy, parts.get(site.name), now))}
     open_ = [site for site in sites if site.name not in refusals]
     held = {name: parts[name].replicas for name, why in refusals.items() if why.keeps and name in parts}
-    kept = held if policy.duplicate else at_most(total, held)
+    kept = held if policy.duplicate else _kept(total, held, parts, policy.surge(total))
     using = chosen(open_, policy, parts, sum(share > 0 for share in kept.values()))
     rest = total if policy.duplicate else total - sum(kept.values())
     wanted = {**_wanted(rest, using, policy, parts, asks), **kept}
@@ -45,9 +51,14 @@ def place(
     floor = min(policy.floor(total), sum(wanted.values()))
     shares = wanted if policy.duplicate else step(wanted, seen, floor, policy.surge(total))
     waking = [after for site in sites if (after := wakes(site, policy, parts.get(site.name), now)) is not None]
-    leaving = {site.name for site in sites if site.is_leaving(now)}
+    away = {name for name in parts if name in refusals and refusals[name].reason in AWAY and not shares.get(name)}
     return Placed(
-        shares={name: share for name, share in shares.items() if share or _is_heard_of(name, parts, refusals, leaving)},
+        shares={
+            name: share
+            for name, share in shares.items()
+            if share or name in away or (not total and name not in refusals)
+        },
+        away=frozenset(away),
         target=wanted,
         refusals=refusals,
         unused=tuple(site.name for site in open_ if not wanted.get(site.name)),
@@ -56,13 +67,13 @@ def place(
     )
 
 
-def at_most(total: int, held: Mapping[str, int]) -> dict[str, int]:
-    """What is held, cut down to a total, the largest first."""
-    sizes: dict[str, int] = {}
-    for place_, (name, size) in enumerate(sorted(held.items(), key=lambda one: (one[1], one[0]))):
-        sizes[name] = min(size, total // (len(held) - place_))
-        total -= sizes[name]
-    return sizes
+def _kept(total: int, held: Mapping[str, int], parts: Mapping[str, Part], surge: int) -> Mapping[str, int]:
+    """What such clusters hold, or their share of less when the object asks for less than there is."""
+    if sum(part.replicas for part in parts.values()) <= total + surge:
+        return held
+    seats = [Seat(name, part.replicas, most=part.replicas) for name, part in sorted(parts.items())]
+    shares = divide(total, seats)
+    return {name: shares[name] for name in held}
 
 
 def _wanted(
@@ -81,9 +92,3 @@ def _wanted(
         wanted[name] += more
         left -= more
     return wanted
-
-
-def _is_heard_of(name: str, parts: Mapping[str, Part], refusals: Mapping[str, Refusal], leaving: set[str]) -> bool:
-    """A cluster that is not ready has to be told, when it comes back, that it has none any more."""
-    why = refusals.get(name)
-    return name in parts and name not in leaving and why is not None and why.reason in ("NotReady", "FailBackWaits")

@@ -69,6 +69,8 @@ class Part:
     available: int = 0
     most: int | None = None
     """No more than these found nodes there, the last time more were tried."""
+    away: bool = False
+    """It was taken from the cluster because that was not ready."""
 
 
 NO_PART = Part()

@@ -1,74 +1,103 @@
-"""The splitter: every Deployment of the hub that is assigned to no cluster becomes a leaf in each of them.
+"""The splitter: objects of the hub that are assigned to no cluster become a leaf in each that their policy chooses.
 
-Deployments are served once a cluster taught them to the hub: until then this loop waits, and notices at once.
+Deployments are split without being asked; other kinds when a Placement selects them. Kinds are served once a cluster
+taught them to the hub: until then this loop waits, and notices at once.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from shoal.client.reflector import Key, Reflector
 from shoal.client.requests import Client, Kind
 from shoal.clock import Clock, rfc3339
-from shoal.kinds import apiresource, logicalcluster, workload
+from shoal.kinds import apiresource, logicalcluster, placement, workload
 from shoal.kinds.leaves import is_root, leaf_name
-from shoal.objects.errors import AlreadyExists, NotFound
+from shoal.objects.errors import AlreadyExists, NotFound, StatusError
 from shoal.objects.ownership import controller_named, is_controlled_by
-from shoal.placement.splitter.decide import Site, Split, site_of, split
-from shoal.placement.splitter.status import summed
+from shoal.placement.policy import DEFAULT, policy_of, rivals
+from shoal.placement.sites import Site, site_of
+from shoal.placement.splitter.decide import Split, split
+from shoal.placement.splitter.kinds import DEFINITIONS, NotPlaceable, Placeable, placeable
+from shoal.placement.splitter.status import root_status
+from shoal.placement.splitter.telling import Following, told
 from shoal.runtime.dependents import Dependents
 from shoal.runtime.loop import Later, Loop
 from shoal.runtime.ownwrites import OwnWrites
 
 Object = dict[str, Any]
+Task = tuple[str, Key]
+"""A kind, as `Deployment.apps`, and a root of it; or `PLACEMENT` and one of those."""
 
-DEPLOYMENTS = Kind("apps", "v1", "deployments")
 CLUSTERS = Kind(workload.GROUP, workload.VERSION, workload.PLURAL, namespaced=False)
+PLACEMENTS = Kind(placement.GROUP, placement.VERSION, placement.PLURAL)
 NEGOTIATED = Kind(apiresource.GROUP, apiresource.VERSION, apiresource.NEGOTIATED_PLURAL, namespaced=False)
-NEGOTIATED_NAME = apiresource.negotiated_name(apiresource.Api("apps", "v1", "deployments"))
-DEFINITIONS = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
 LOGICAL_CLUSTERS = Kind(logicalcluster.GROUP, logicalcluster.VERSION, logicalcluster.PLURAL, namespaced=False)
+DEPLOYMENT = ("Deployment", "apps/v1")
+PLACEMENT = placement.KIND
 UNSERVED_SECONDS = 0.05
 """Between looks at a kind of which the hub has been told, until it serves it."""
 UNSEEN_SECONDS = 5.0
 """What was written shows up by itself; this is for a view that was lost meanwhile."""
 
 
-def splitter_loops(client: Client, clock: Clock, home: str = "root") -> list[Loop[Key]]:
-    """`home` is the logical cluster whose Deployments are split. Where workloads run by themselves, none are."""
+def splitter_loops(client: Client, clock: Clock, home: str = "root") -> list[Loop[Task]]:
+    """`home` is the logical cluster whose objects are split. Where workloads run by themselves, none are."""
     return [Splitter(client, clock, home).loop]
 
 
-class Splitter:
-    """Keys are roots."""
+class _Kind:
+    """One kind that is split, and what is known of it."""
 
+    def __init__(self, client: Client, clock: Clock, named: Placeable, changed: Callable[[Task], None]) -> None:
+        self.placeable = named
+        self.title = f"{named.name}.{named.kind.group}"
+        self.objects = Dependents(client, named.kind, clock, unserved=UNSERVED_SECONDS)
+        self.writes: OwnWrites[Key] = OwnWrites(self.objects)
+        self.roots: set[Key] = set()
+        self.blocked: dict[Key, set[Key]] = {}
+        """Roots by the objects that have the names of their leaves."""
+        self._changed = changed
+        self.objects.listeners.append(self._object)
+
+    def _object(self, key: Key, before: Object | None, now: Object | None) -> None:
+        if now is not None and is_root(now):
+            self.roots.add(key)
+        else:
+            self.roots.discard(key)
+        owner = (self.placeable.kind.group, self.placeable.name)
+        owners = {controller_named(before, *owner), controller_named(now, *owner)} - {""}
+        for root in {key, *((key[0], key[1], name) for name in owners), *self.blocked.pop(key, ())}:
+            self._changed((self.title, root))
+
+    def root(self, key: Key) -> Object | None:
+        found = self.objects.get(key)
+        return found and {**found, "apiVersion": self.placeable.api_version, "kind": self.placeable.name}
+
+
+class Splitter:
     def __init__(self, client: Client, clock: Clock, home: str) -> None:
         self._client, self._clock, self._home = client.at(home), clock, home
         self._is_hub: bool | None = None
-        self._deployments = Dependents(self._client, DEPLOYMENTS, clock, unserved=UNSERVED_SECONDS)
-        self._taught = asyncio.Event()
-        self._clusters = Reflector(self._client, CLUSTERS, clock, self._cluster, listed=self._all_again)
+        self._kinds: dict[str, _Kind] = {}
+        self._wanted: dict[tuple[str, str], Exception | None] = {}
+        """Kinds and apiVersions that are asked for; the error says why one is not followed."""
+        self._lessons = asyncio.Event()
         self._sites: dict[str, Site] = {}
-        self._roots: set[Key] = set()
-        self._blocked: dict[Key, set[Key]] = {}
-        """Roots by the Deployments that have the names of their leaves."""
-        self._writes: OwnWrites[Key] = OwnWrites(self._deployments)
-        self.loop: Loop[Key] = Loop("splitter", clock, self.reconcile)
-        for kind, name in ((NEGOTIATED, NEGOTIATED_NAME), (DEFINITIONS, "deployments.apps")):
-            reflector = Reflector(self._client, kind, clock, self._lesson, fields=f"metadata.name={name}")
-            self.loop.sources.append(reflector.run)
-        self.loop.sources += [self._clusters.run, self._follow]
-        self._deployments.listeners.append(self._deployment)
+        self._policies: dict[Key, Object] = {}
+        self._followed: dict[Task, Following] = {}
+        """Roots by task: which Placement they follow, and which they would."""
+        self._clusters = Reflector(self._client, CLUSTERS, clock, self._cluster, listed=self._all_again)
+        self._placements = Reflector(self._client, PLACEMENTS, clock, self._placement, listed=self._all_again)
+        self.loop: Loop[Task] = Loop("splitter", clock, self.reconcile)
+        for kind in (NEGOTIATED, DEFINITIONS):
+            self.loop.sources.append(Reflector(self._client, kind, clock, self._lesson).run)
+        self.loop.sources += [self._clusters.run, self._placements.run, self._follow]
 
     def _lesson(self, key: Key, obj: Object | None) -> None:
-        if obj is not None and obj["spec"].get("publish", True):
-            self._taught.set()
-
-    async def _follow(self) -> None:
-        """Asking for Deployments before anybody taught them would only be noise."""
-        await self._taught.wait()
-        await self._deployments.run()
+        self._lessons.set()
 
     def _cluster(self, key: Key, obj: Object | None) -> None:
         before = self._sites.pop(key[2], None)
@@ -78,43 +107,123 @@ class Splitter:
         if now != before:
             self._all_again()
 
-    def _all_again(self) -> None:
-        for root in self._roots:
-            self.loop.queue.add(root)
+    def _placement(self, key: Key, obj: Object | None) -> None:
+        before = self._policies.pop(key, None)
+        if obj is not None:
+            self._policies[key] = obj
+            self._lessons.set()
+        if before is None or obj is None or before.get("spec") != obj.get("spec"):
+            self._all_again(key[1])
+        self.loop.queue.add((PLACEMENT, key))
 
-    def _deployment(self, key: Key, before: Object | None, now: Object | None) -> None:
-        if now is not None and is_root(now):
-            self._roots.add(key)
-        else:
-            self._roots.discard(key)
-        owners = {controller_named(before, "apps", "Deployment"), controller_named(now, "apps", "Deployment")} - {""}
-        for root in {key, *((key[0], key[1], name) for name in owners)}:
-            self.loop.queue.add(root)
-        for root in self._blocked.pop(key, ()):
-            self.loop.queue.add(root)
+    def _all_again(self, namespace: str = "") -> None:
+        for kind in self._kinds.values():
+            for root in kind.roots:
+                if not namespace or root[1] == namespace:
+                    self.loop.queue.add((kind.title, root))
 
-    async def reconcile(self, key: Key) -> float | None:
-        root = self._deployments.get(key)
-        if root is None or not self._clusters.synced or not await self._splits():
-            self._writes.forget(key)
+    async def _follow(self) -> None:
+        """Follows every kind that is asked for, from when it is served. Asking earlier would only be noise."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                await self._lessons.wait()
+                self._lessons.clear()
+                for kind in await self._new_kinds():
+                    self._kinds[kind.title] = kind
+                    group.create_task(kind.objects.run())
+                for key in self._policies:
+                    self.loop.queue.add((PLACEMENT, key))
+
+    async def _new_kinds(self) -> list[_Kind]:
+        asked = {(one["kind"], one.get("apiVersion", "")) for each in self._policies.values() for one in _selects(each)}
+        found: list[_Kind] = []
+        for name, api_version in sorted({DEPLOYMENT, *asked}):
+            if self._wanted.get((name, api_version), NotFound) is None:
+                continue
+            try:
+                named = await placeable(self._client, name, api_version)
+            except NotPlaceable as error:
+                self._wanted[name, api_version] = error
+                continue
+            except StatusError:
+                self._lessons.set()
+                await self._clock.sleep(UNSERVED_SECONDS)
+                continue
+            self._wanted[name, api_version] = None
+            kind = _Kind(self._client, self._clock, named, self.loop.queue.add)
+            if kind.title not in self._kinds and kind.title not in {one.title for one in found}:
+                found.append(kind)
+        return found
+
+    async def reconcile(self, task: Task) -> float | None:
+        title, key = task
+        if not self._clusters.synced or not self._placements.synced or not await self._splits():
             return None
-        if not self._writes.in_sight(key):
+        if title == PLACEMENT:
+            await self._tell(key)
+            return None
+        kind = self._kinds[title]
+        root = kind.root(key)
+        if root is None:
+            kind.writes.forget(key)
+            self._follows(task, Following())
+            return None
+        if not kind.writes.in_sight(key):
             return UNSEEN_SECONDS
-        owned = self._deployments.owned(key, root["metadata"]["uid"])
-        if not is_root(root):
-            await self._delete(key, owned)  # it was assigned to one cluster: it has no parts
+        owned = kind.objects.owned(key, root["metadata"]["uid"])
+        candidates = rivals(self._policies.values(), root) if is_root(root) else []
+        if not is_root(root) or (not candidates and (root["kind"], root["apiVersion"]) != DEPLOYMENT):
+            await self._delete(kind, key, owned)  # it was assigned to one cluster, or nobody places it any more
+            self._follows(task, Following())
             return None
         if "deletionTimestamp" in root["metadata"]:
             return None  # the garbage collector takes the leaves
+        return await self._place(kind, key, root, owned, candidates)
+
+    async def _place(
+        self, kind: _Kind, key: Key, root: Object, owned: list[Object], candidates: list[Object]
+    ) -> float | None:
         now = self._clock.now()
-        found = split(root, owned, self._others(key, root), self._sites.values(), now)
+        task = (kind.title, key)
+        try:
+            policy = policy_of(candidates[0]) if candidates else DEFAULT
+            others = self._others(kind, key, root)
+            found = split(root, owned, others, self._sites.values(), now, policy, kind.placeable.shape)
+        except StatusError as error:
+            self._follows(task, Following.of(candidates, str(error)))
+            return None  # what is there stays until the Placement can be followed
+        self._follows(task, Following.of(candidates))
         for name in found.taken:
-            self._blocked.setdefault((key[0], key[1], name), set()).add(key)
-        await self._carry_out(key, found)
-        status = summed(root, found, len(self._sites), rfc3339(now))
-        if status != root.get("status"):
-            self._writes.wrote(key, await self._client.update(DEPLOYMENTS, {**root, "status": status}, "status"))
-        return found.later
+            kind.blocked.setdefault((key[0], key[1], name), set()).add(key)
+        await self._carry_out(kind, key, found)
+        status = root_status(root, found, len(self._sites), rfc3339(now))
+        if status is not None and kind.placeable.has_status and status != root.get("status"):
+            written = await self._client.update(kind.placeable.kind, {**root, "status": status}, "status")
+            kind.writes.wrote(key, written)
+        return found.placed.later
+
+    def _follows(self, task: Task, following: Following) -> None:
+        before = self._followed.pop(task, Following())
+        if following != Following():
+            self._followed[task] = following
+        if before != following:
+            namespace = task[1][1]
+            for name in {*before.names, *following.names}:
+                self.loop.queue.add((PLACEMENT, (task[1][0], namespace, name)))
+
+    async def _tell(self, key: Key) -> None:
+        obj = self._policies.get(key)
+        if obj is None:
+            return
+        mine = {
+            f"{task[0].partition('.')[0]} {task[1][2]}": following
+            for task, following in self._followed.items()
+            if task[1][1] == key[1] and key[2] in following.names
+        }
+        wrong = [self._wanted.get((one["kind"], one.get("apiVersion", ""))) for one in _selects(obj)]
+        status = told(obj, mine, [error for error in wrong if error is not None], rfc3339(self._clock.now()))
+        if status != obj.get("status"):
+            await self._client.update(PLACEMENTS, {**obj, "status": status}, "status")
 
     async def _splits(self) -> bool:
         """A hub runs nothing itself. Elsewhere a Deployment is turned into pods, and stays whole."""
@@ -123,21 +232,23 @@ class Splitter:
             self._is_hub = (home.get("spec") or {}).get("profile", "hub") == "hub"
         return self._is_hub
 
-    def _others(self, key: Key, root: Object) -> list[str]:
+    def _others(self, kind: _Kind, key: Key, root: Object) -> list[str]:
         """Of the names that leaves would have, those that belong to somebody else."""
         names = (leaf_name(key[2], cluster) for cluster in self._sites)
-        there = ((name, self._deployments.get((key[0], key[1], name))) for name in names)
+        there = ((name, kind.objects.get((key[0], key[1], name))) for name in names)
         return [name for name, obj in there if obj is not None and not is_controlled_by(obj, root)]
 
-    async def _carry_out(self, key: Key, found: Split) -> None:
+    async def _carry_out(self, kind: _Kind, key: Key, found: Split) -> None:
+        where = kind.placeable.kind
         for leaf in found.create:
             try:
-                self._writes.wrote(key, await self._client.create(DEPLOYMENTS, leaf, key[1]))
+                kind.writes.wrote(key, await self._client.create(where, leaf, key[1]))
             except AlreadyExists:
-                raise Later(f"Deployment {leaf['metadata']['name']} is there already") from None
+                raise Later(f"{kind.placeable.name} {leaf['metadata']['name']} is there already") from None
         for leaf in found.update:
-            self._writes.wrote(key, await self._client.update(DEPLOYMENTS, leaf))
-        await self._delete(key, [*found.delete, *[leaf for leaf in found.absent if await self._is_without(leaf)]])
+            kind.writes.wrote(key, await self._client.update(where, leaf))
+        gone = [leaf for leaf in found.absent if await self._is_without(leaf)]
+        await self._delete(kind, key, [*found.delete, *gone])
 
     async def _is_without(self, leaf: Object) -> bool:
         """Whether the server says of the leaf's cluster, by name, that it does not exist."""
@@ -148,12 +259,17 @@ class Splitter:
             return error.name == name
         return False
 
-    async def _delete(self, key: Key, leaves: list[Object]) -> None:
+    async def _delete(self, kind: _Kind, key: Key, leaves: list[Object]) -> None:
         for leaf in leaves:
             metadata = leaf["metadata"]
             if "deletionTimestamp" in metadata:
                 continue
             try:
-                await self._client.delete(DEPLOYMENTS, metadata["name"], key[1], uid=metadata["uid"])
+                await self._client.delete(kind.placeable.kind, metadata["name"], key[1], uid=metadata["uid"])
             except NotFound:
                 continue
+
+
+def _selects(obj: Object) -> list[Object]:
+    found: list[Object] = (obj.get("spec") or {}).get("selects") or []
+    return found

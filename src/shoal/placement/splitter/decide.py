@@ -1,50 +1,30 @@
-"""How a root Deployment is divided over workload Clusters. Pure.
+"""What has to be done to the leaves of a root. Pure.
 
-The rule. Replicas are divided evenly over the clusters that are open: Ready, schedulable, not on their way out; the
-first ones by name take what is left over. A cluster that is not Ready, or is unschedulable, keeps what it has, which
-counts, and gets no more: not to hear from a cluster is no reason to move its pods. It shrinks only when the root asks
-for less than such clusters hold. A leaf goes when its cluster is deleted or its `spec.evictAfter` is past.
+Where replicas go is the policy's matter (placement/decide.py); here names are found taken, leaves are made, put right
+and removed. A cluster that is not ready keeps its replicas for the policy's grace, and its leaf for longer: when it
+comes back it has to be told that it has none any more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from shoal.kinds.deployments import replicas_of
 from shoal.kinds.leaves import leaf_name, leaf_of, renewed
-from shoal.kinds.workload import assigned_to, is_ready
-from shoal.objects.duration import parse_time
+from shoal.kinds.workload import assigned_to
+from shoal.placement.decide import Placed, place
+from shoal.placement.overrides import applies, overridden
+from shoal.placement.policy import DEFAULT, Policy
+from shoal.placement.shapes import REPLICATED, Shape
+from shoal.placement.sites import Part, Site
 
 Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
-    """What placement asks of a workload Cluster."""
-
-    name: str
-    ready: bool = True
-    schedulable: bool = True
-    until: float | None = None
-    """When its leaves go; 0: now, it is being deleted."""
-
-    def is_leaving(self, now: float) -> bool:
-        return self.until is not None and self.until <= now
-
-    def is_open(self, now: float) -> bool:
-        return self.ready and self.schedulable and not self.is_leaving(now)
-
-
-def site_of(cluster: Object) -> Site:
-    spec, metadata = cluster.get("spec") or {}, cluster["metadata"]
-    until = 0.0 if "deletionTimestamp" in metadata else parse_time(spec.get("evictAfter"))
-    return Site(metadata["name"], is_ready(cluster), not spec.get("unschedulable"), until)
-
-
-@dataclass(frozen=True, slots=True)
 class Split:
+    placed: Placed
     create: tuple[Object, ...] = ()
     update: tuple[Object, ...] = ()
     delete: tuple[Object, ...] = ()
@@ -53,82 +33,96 @@ class Split:
     leaves: tuple[Object, ...] = ()
     """Those that stay, as they are found."""
     taken: tuple[str, ...] = ()
-    """Names of leaves that other Deployments have."""
-    unplaced: int = 0
-    """Replicas for which no cluster is open."""
-    later: float | None = None
+    """Names of leaves that other objects have."""
+
+    @property
+    def unplaced(self) -> int:
+        """Replicas for which no cluster is open."""
+        return self.placed.unplaced
+
+    @property
+    def is_done(self) -> bool:
+        return not self.create and not self.update
 
 
 @dataclass(slots=True)
-class _Draft:
-    held: dict[str, int] = field(default_factory=dict)
-    open: list[str] = field(default_factory=list)
+class _Found:
+    """What is there already, by cluster."""
+
+    sites: list[Site] = field(default_factory=list)
     leaves: dict[str, Object] = field(default_factory=dict)
     taken: list[str] = field(default_factory=list)
-    delete: list[Object] = field(default_factory=list)
+    strays: list[Object] = field(default_factory=list)
 
 
-def even(total: int, names: Sequence[str]) -> dict[str, int]:
-    each, left = divmod(total, len(names)) if names else (0, 0)
-    return {name: each + (place < left) for place, name in enumerate(names)}
-
-
-def at_most(total: int, held: Mapping[str, int]) -> dict[str, int]:
-    """What is held, cut down to a total, the largest first."""
-    sizes: dict[str, int] = {}
-    for place, (name, size) in enumerate(sorted(held.items(), key=lambda one: (one[1], one[0]))):
-        sizes[name] = min(size, total // (len(held) - place))
-        total -= sizes[name]
-    return sizes
-
-
-def shares(total: int, names: Sequence[str], held: Mapping[str, int]) -> dict[str, int]:
-    """Replicas per cluster; `names` are open, `held` keep what they have as far as the total allows."""
-    kept = at_most(total, held)
-    return kept | even(total - sum(kept.values()), sorted(names))
-
-
-def split(root: Object, owned: Iterable[Object], others: Iterable[str], sites: Iterable[Site], now: float) -> Split:
-    """`owned` are the Deployments that the root controls, `others` the names of all that it does not."""
-    by_name = {leaf["metadata"]["name"]: leaf for leaf in owned}
-    sites, taken = list(sites), set(others)
-    draft = _Draft()
-    for site in sites:
-        _survey(draft, site, leaf_name(root["metadata"]["name"], site.name), by_name, taken, now)
-    known = {site.name for site in sites}
-    strays = [leaf for leaf in by_name.values() if "deletionTimestamp" not in leaf["metadata"]]
-    sizes = shares(replicas_of(root), draft.open, draft.held)
-    wanted = {name: leaf_of(root, name, size) for name, size in sizes.items()}
-    waking = [site.until - now for site in sites if site.until is not None and site.until > now]
+def split(
+    root: Object,
+    owned: Iterable[Object],
+    others: Iterable[str],
+    sites: Iterable[Site],
+    now: float,
+    policy: Policy = DEFAULT,
+    shape: Shape = REPLICATED,
+) -> Split:
+    """`owned` are the objects that the root controls, `others` the names of all that it does not."""
+    sites = list(sites)
+    found = _survey(root, owned, set(others), sites)
+    policy = policy if shape.divides else replace(policy, duplicate=True)
+    parts = {name: _part(leaf, shape) for name, leaf in found.leaves.items()}
+    placed = place(shape.total(root), found.sites, policy, parts, shape.asks(root), now)
+    labels = {site.name: site.labels for site in sites}
+    wanted = {name: _leaf(root, name, placed, policy, labels[name], shape) for name in placed.shares}
+    known = labels.keys()
     return Split(
-        create=tuple(leaf for name, leaf in wanted.items() if name not in draft.leaves),
-        update=tuple(
-            changed
-            for name, leaf in draft.leaves.items()
-            if "deletionTimestamp" not in leaf["metadata"] and (changed := renewed(leaf, wanted[name])) is not None
-        ),
-        delete=(*draft.delete, *(leaf for leaf in strays if assigned_to(leaf) in known)),
-        absent=tuple(leaf for leaf in strays if assigned_to(leaf) not in known),
-        leaves=tuple(draft.leaves.values()),
-        taken=tuple(draft.taken),
-        unplaced=replicas_of(root) - sum(sizes.values()),
-        later=min(waking, default=None),
+        placed,
+        create=tuple(leaf for name, leaf in wanted.items() if name not in found.leaves),
+        update=tuple(_updates(found.leaves, wanted, policy, labels)),
+        delete=tuple(leaf for name, leaf in found.leaves.items() if name not in wanted and not _is_going(leaf))
+        + tuple(leaf for leaf in found.strays if assigned_to(leaf) in known),
+        absent=tuple(leaf for leaf in found.strays if assigned_to(leaf) not in known),
+        leaves=tuple(leaf for name, leaf in found.leaves.items() if name in wanted),
+        taken=tuple(found.taken),
     )
 
 
-def _survey(draft: _Draft, site: Site, name: str, owned: dict[str, Object], taken: set[str], now: float) -> None:
-    """Takes what is found of the site's leaf out of `owned`."""
-    leaf = owned.pop(name, None)
-    alive = leaf is not None and "deletionTimestamp" not in leaf["metadata"]
-    if site.is_leaving(now):
-        if leaf is not None and alive:
-            draft.delete.append(leaf)
-    elif leaf is None and name in taken:
-        draft.taken.append(name)
-    elif site.is_open(now):
-        draft.open.append(site.name)
+def _survey(root: Object, owned: Iterable[Object], others: set[str], sites: Iterable[Site]) -> _Found:
+    by_name = {leaf["metadata"]["name"]: leaf for leaf in owned}
+    found = _Found()
+    for site in sites:
+        name = leaf_name(root["metadata"]["name"], site.name)
+        leaf = by_name.pop(name, None)
+        if leaf is None and name in others:
+            found.taken.append(name)
+            continue
+        found.sites.append(site)
         if leaf is not None:
-            draft.leaves[site.name] = leaf  # one that is being deleted comes anew when it is gone
-    elif leaf is not None and alive:
-        draft.held[site.name] = replicas_of(leaf)
-        draft.leaves[site.name] = leaf
+            found.leaves[site.name] = leaf
+    found.strays = [leaf for leaf in by_name.values() if not _is_going(leaf)]
+    return found
+
+
+def _part(leaf: Object, shape: Shape) -> Part:
+    """One that is being deleted runs nothing for long; it comes anew when it is gone."""
+    part = shape.part(leaf)
+    return replace(part, available=0) if _is_going(leaf) else part
+
+
+def _leaf(root: Object, name: str, placed: Placed, policy: Policy, labels: Mapping[str, str], shape: Shape) -> Object:
+    share = placed.shares[name]
+    given = share if shape.divides else None
+    made = leaf_of(root, name, shape.content(root, share), share=given, away=name in placed.away)
+    return overridden(made, policy, name, labels)
+
+
+def _updates(
+    leaves: Mapping[str, Object], wanted: Mapping[str, Object], policy: Policy, labels: Mapping[str, Mapping[str, str]]
+) -> Iterable[Object]:
+    for name, leaf in leaves.items():
+        if name in wanted and not _is_going(leaf):
+            changed = renewed(leaf, wanted[name], defaulted=not applies(policy, name, labels[name]))
+            if changed is not None:
+                yield changed
+
+
+def _is_going(obj: Object) -> bool:
+    return "deletionTimestamp" in obj["metadata"]

@@ -1,4 +1,4 @@
-"""The status of a root Deployment, summed up from its leaves. Pure."""
+"""The status of a root, summed up from its leaves: a Deployment's with conditions, of others what they count. Pure."""
 
 from __future__ import annotations
 
@@ -17,6 +17,26 @@ Verdict = tuple[str, str, str]
 """Status, reason and message of a condition."""
 
 
+def root_status(root: Object, split: Split, registered: int, now: str) -> Object | None:
+    """None: the kind has no status that could be summed up."""
+    if root["kind"] == "Deployment" and root["apiVersion"] == "apps/v1":
+        return summed(root, split, registered, now)
+    counted = [_counts(leaf.get("status") or {}) for leaf in split.leaves]
+    names = dict.fromkeys(name for counts in counted for name in counts)
+    if not names:
+        return None
+    return {**(root.get("status") or {}), **{name: sum(counts.get(name, 0) for counts in counted) for name in names}}
+
+
+def _counts(status: Object) -> dict[str, int]:
+    """`readyReplicas`, `numberAvailable`, `desiredNumberScheduled`; not what tells of generations."""
+    return {
+        name: value
+        for name, value in status.items()
+        if isinstance(value, int) and not isinstance(value, bool) and "eneration" not in name
+    }
+
+
 def summed(root: Object, split: Split, registered: int, now: str) -> Object:
     """`registered` is how many workload Clusters there are. The root's generation counts as observed when all of its
     leaves say what it asks for, and all their clusters have seen it."""
@@ -25,7 +45,7 @@ def summed(root: Object, split: Split, registered: int, now: str) -> Object:
     counts = {name: sum(status.get(name) or 0 for status in statuses) for name in COUNTS}
     counts["unavailableReplicas"] += split.unplaced
     observed = before.get("observedGeneration") or 0
-    if not split.create and not split.update and all(map(_has_observed, split.leaves)):
+    if split.is_done and all(map(_has_observed, split.leaves)):
         observed = root["metadata"].get("generation", 0)
     conditions: list[Object] = before.get("conditions") or []
     conditions = _said(conditions, AVAILABLE, _availability(root, counts["availableReplicas"]), now)
@@ -67,7 +87,7 @@ def _progress(root: Object, split: Split, registered: int) -> Verdict:
     if worst is not None:
         return worst
     name = root["metadata"]["name"]
-    if all(map(_is_done, split.leaves)) and not split.create and not split.update:
+    if split.is_done and all(map(_is_done, split.leaves)):
         return "True", DONE, f'Deployment "{name}" has successfully progressed in all clusters.'
     return "True", "ReplicaSetUpdated", f'Deployment "{name}" is progressing.'
 

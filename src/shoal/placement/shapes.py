@@ -1,0 +1,97 @@
+"""What it means to place an object of some kind: how many it asks for, what one takes, what a part is. Pure.
+
+A kind with replicas is divided; anything else is a copy in every cluster that is chosen.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from shoal.fit.resources import Resources, pod_requests
+from shoal.kinds.leaves import AWAY, content_of, share_of
+from shoal.placement.sites import Part
+
+Object = dict[str, Any]
+
+
+class Shape(Protocol):
+    divides: bool
+
+    def total(self, root: Object) -> int: ...
+
+    def asks(self, root: Object) -> Resources:
+        """What one replica takes of a cluster."""
+
+    def part(self, leaf: Object) -> Part: ...
+
+    def content(self, root: Object, share: int) -> Object:
+        """Of the leaf that has this share."""
+
+
+class Replicated:
+    """By its scale: Deployments, and what else has one. The paths are a CRD's, such as `.spec.replicas`."""
+
+    divides = True
+
+    def __init__(self, path: str = ".spec.replicas", status_path: str = ".status.replicas") -> None:
+        self._path, self._status_path = _steps(path), _steps(status_path)
+
+    def total(self, root: Object) -> int:
+        asked = _at(root, self._path)
+        return asked if isinstance(asked, int) else 1
+
+    def asks(self, root: Object) -> Resources:
+        template = (root.get("spec") or {}).get("template")
+        return pod_requests(template) if isinstance(template, dict) and template.get("spec") else {}
+
+    def part(self, leaf: Object) -> Part:
+        """Kinds with pods leave out a count of none; the others only tell one."""
+        status = leaf.get("status") or {}
+        available = status.get("availableReplicas", status.get("readyReplicas"))
+        if available is None and not self.asks(leaf):
+            available = _at(leaf, self._status_path)
+        ready = available if isinstance(available, int) else 0
+        share = share_of(leaf)
+        replicas = share if share is not None else self.total(leaf)
+        return Part(replicas, ready, away=AWAY in (leaf["metadata"].get("annotations") or {}))
+
+    def content(self, root: Object, share: int) -> Object:
+        return _with(content_of(root), self._path, share)
+
+
+class Copied:
+    """The same in every cluster; its share is 1."""
+
+    divides = False
+
+    def total(self, root: Object) -> int:
+        return 1
+
+    def asks(self, root: Object) -> Resources:
+        return {}
+
+    def part(self, leaf: Object) -> Part:
+        return Part(1, 1)
+
+    def content(self, root: Object, share: int) -> Object:
+        return content_of(root)
+
+
+def _steps(path: str) -> tuple[str, ...]:
+    return tuple(path.removeprefix(".").split("."))
+
+
+def _at(obj: Object, path: tuple[str, ...]) -> object:
+    found: object = obj
+    for step in path:
+        found = found.get(step) if isinstance(found, dict) else None
+    return found
+
+
+def _with(obj: Object, path: tuple[str, ...], value: int) -> Object:
+    first, *rest = path
+    inner = obj.get(first) or {}
+    return {**obj, first: _with(inner, tuple(rest), value) if rest else value}
+
+
+REPLICATED, COPIED = Replicated(), Copied()
