@@ -90,6 +90,23 @@ TAINT = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
             2,
             ["ask for 2 nodes in place of 5", "raise allocatable nodes of w (4 -> 7)", MAKE],
         ),
+        (
+            cluster(nodePools=[{"name": "gpu", "nodes": 5}]),
+            [worker("w", allocatable={"nodes": 4})],
+            1,
+            ["ask for 2 nodes of pool gpu in place of 5", "raise allocatable nodes of w (4 -> 7)", MAKE],
+        ),
+        (
+            cluster(nodes=3, nodePools=[{"name": "gpu", "nodes": 1}, {"name": "cpu", "nodes": 2}]),
+            [worker("w", allocatable={"nodes": 5})],
+            0,
+            [
+                *("ask for 2 nodes in place of 3", "ask for 0 nodes of pool gpu in place of 1"),
+                *("ask for 1 node of pool cpu in place of 2", "raise allocatable nodes of w (5 -> 6)", MAKE),
+            ],
+        ),
+        (cluster(), [worker("w", 9, capacityLimit=2)], 2, ["raise capacityLimit of w (2 -> 3)", MAKE]),
+        (cluster(), [worker("w", 2, capacityLimit=2)], 2, [MAKE]),
         (cluster(), [worker("w", ready=False)], 0, ["bring w back: it is not ready", MAKE]),
         (cluster(infrastructure="kind"), [worker("w")], 0, ["ask for infrastructure embedded"]),
         (cluster(), [worker("w", 1, ready=False)], 1, [MAKE]),
@@ -98,6 +115,7 @@ TAINT = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
     ],
     ids=[
         *("slot", "slots", "capacity-0", "taint", "location", "selector", "one-of-two-labels", "version", "nodes"),
+        *("pool", "pools", "capacity-limit", "capacity-and-limit"),
         *("not-ready", "infrastructure", "two-things-at-once", "no-selector", "no-workers"),
     ],
 )
@@ -201,7 +219,9 @@ def kubeconfig(server: Server, tmp_path: Path) -> Iterator[str]:
     yield str(root.kubeconfig(tmp_path / "kubeconfig"))
     root.delete(f"{GROUP}/namespaces/default/managedclusters/explained").ok()
     for name in NAMES:
-        root.delete(f"{GROUP}/namespaces/shoal-system/workers/{name}").ok()
+        path = f"{GROUP}/namespaces/shoal-system/workers/{name}"
+        root.delete(path).ok()
+        root.eventually(lambda path=path: root.get(path).status == 404)  # type: ignore[misc]
     root.close()
 
 
@@ -226,7 +246,8 @@ def test_what_is_not_there_is_said(kubeconfig: str) -> None:
     assert isinstance(run.exception, AskingError)
     assert (run.exception.exit_code, run.exception.hint) == (1, "shoal status shows those there are")
     assert '"nobody" not found' in str(run.exception)
-    assert CliRunner().invoke(command, ["pod", "x"]).exit_code == 2
+    run = CliRunner().invoke(command, ["Pod", "x", "--kubeconfig", kubeconfig])
+    assert "Pod is not placed" in str(run.exception) or "does not serve Pod" in str(run.exception)
 
 
 def test_a_hub_that_does_not_answer(tmp_path: Path) -> None:

@@ -40,9 +40,9 @@ class Hub:
         body = {"apiVersion": api_version, "kind": apiresource.NEGOTIATED, "metadata": {"name": "deployments.v1.apps"}}
         await self.client.create(NEGOTIATED, {**body, "spec": spec})
 
-    async def cluster(self, name: str, ready: str = "True") -> None:
+    async def cluster(self, name: str, ready: str = "True", **spec: Any) -> None:
         body = {"apiVersion": f"{workload.GROUP}/{workload.VERSION}", "kind": "Cluster", "metadata": {"name": name}}
-        await self.client.create(CLUSTERS, {**body, "spec": {"kubeconfig": "none"}})
+        await self.client.create(CLUSTERS, {**body, "spec": {"kubeconfig": "none", **spec}})
         await self.ready(name, ready)
 
     async def ready(self, name: str, status: str) -> None:

@@ -1,4 +1,4 @@
-"""`shoal explain`: why a ManagedCluster is where it is, or what keeps it waiting."""
+"""`shoal explain`: why a ManagedCluster or a workload is where it is, or what keeps it waiting."""
 
 from __future__ import annotations
 
@@ -9,23 +9,30 @@ import click
 import orjson
 
 from shoal.assemble.explain import Explanation, Verdict, explain_managed_cluster
+from shoal.assemble.plan import Explanation as Placed
+from shoal.assemble.plan import explain_object
 from shoal.cli.asking import AskingError, ask, hub_options
 from shoal.client.requests import Client
-from shoal.objects.errors import NotFound
+from shoal.objects.errors import NotFound, StatusError
 
 KINDS = ("managedcluster", "managedclusters", "mc")
+DEPLOYMENT = "Deployment"
 SHOWN = 20
 """Workers and changes that are printed; all of them are in the JSON."""
 
 
 @click.command(name="explain")
-@click.argument("kind", type=click.Choice(KINDS), metavar="managedcluster")
+@click.argument("kind", metavar="managedcluster|deployment|KIND")
 @click.argument("name")
 @click.option("-n", "--namespace", default="default", show_default=True)
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @hub_options
 def command(kind: str, name: str, namespace: str, output: str, kubeconfig: Path | None, data_dir: Path | None) -> None:
-    """Why a ManagedCluster is on its Worker, or why it waits and what single change would let it be hosted."""
+    """Why a ManagedCluster is on its Worker, or why it waits and what single change would let it be hosted. Of a
+    Deployment, or whatever else is placed: why it is in its clusters, and what would bring it to others."""
+    if kind.lower() not in KINDS:
+        placed(kind, name, namespace, output, kubeconfig, data_dir)
+        return
 
     async def question(client: Client) -> Explanation:
         return await explain_managed_cluster(client, namespace, name)
@@ -39,6 +46,30 @@ def command(kind: str, name: str, namespace: str, output: str, kubeconfig: Path 
     else:
         for line in text(f"{namespace}/{name}", found):
             click.echo(line)
+
+
+def placed(kind: str, name: str, namespace: str, output: str, kubeconfig: Path | None, data_dir: Path | None) -> None:
+    title = DEPLOYMENT if kind.lower() in ("deployment", "deployments", "deploy") else kind
+
+    async def question(client: Client) -> Placed:
+        return await explain_object(client, title, namespace, name)
+
+    try:
+        found = ask(kubeconfig, data_dir, question)
+    except StatusError as error:
+        raise AskingError(str(error), "kinds are written as in manifests, such as Deployment") from None
+    if output == "json":
+        click.echo(orjson.dumps(asdict(found), option=orjson.OPT_INDENT_2).decode())
+        return
+    by = f"Placement {found.placement}" if found.placement else "no Placement: evenly"
+    click.echo(f"{title} {namespace}/{name}, {found.total} replicas, by {by}")
+    for other in found.superseded:
+        click.echo(f"Placement {other} selects it too, and comes after")
+    rows = [[one.cluster, str(one.now), str(one.then), one.why, one.change] for one in found.verdicts]
+    for line in ("", *table([["CLUSTER", "NOW", "THEN", "WHY", "WHAT WOULD HELP"], *rows])):
+        click.echo(line)
+    if found.unplaced:
+        click.echo(f"\n{found.unplaced} replicas have no place")
 
 
 def text(title: str, found: Explanation) -> list[str]:

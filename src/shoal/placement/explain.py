@@ -1,0 +1,129 @@
+"""Why an object is in the clusters it is in, and what single change would bring it to another one. Pure.
+
+Every change that is named was tried by the rules placement itself goes by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from shoal.fit.taints import HARD, untolerated
+from shoal.kinds.workload import assigned_to
+from shoal.objects.errors import NotFound
+from shoal.objects.selectors import NOTHING
+from shoal.placement.decide import place
+from shoal.placement.fleet import Fleet
+from shoal.placement.policy import DEFAULT, EVERYTHING, NEVER, Policy, policy_of
+from shoal.placement.sites import Part, Site
+from shoal.placement.splitter.decide import Split
+from shoal.placement.target import room
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    cluster: str
+    now: int
+    """Replicas it has; of what is copied, 1."""
+    then: int
+    """In the end."""
+    why: str
+    change: str
+    """What alone would bring some to it; empty: nothing would, or it has some."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    total: int
+    placement: str
+    """The one that counts; empty: none selects it."""
+    superseded: list[str]
+    unplaced: int
+    verdicts: list[Verdict]
+
+
+def explain(fleet: Fleet, kind: str, namespace: str, name: str, now: float) -> Explanation:
+    """NotFound where there is no such root; StatusError where its Placement cannot be followed."""
+    root = fleet.objects.get((kind, namespace, name))
+    found = fleet.split(root, now) if root is not None else None
+    if root is None or found is None:
+        raise NotFound(f"no {kind} {namespace}/{name} is placed")
+    candidates, split = found
+    shape = fleet.shapes[kind]
+    policy = policy_of(candidates[0]) if candidates else DEFAULT
+    policy = policy if shape.divides else replace(policy, duplicate=True)
+    parts = {assigned_to(leaf): shape.part(leaf) for leaf in fleet.leaves_of(root)}
+    asked = _Asked(shape.total(root), list(fleet.sites.values()), policy, parts, shape.asks(root), now)
+    verdicts = [_verdict(asked, site, split) for site in sorted(fleet.sites.values(), key=lambda site: site.name)]
+    names = [one["metadata"]["name"] for one in candidates]
+    return Explanation(asked.total, names[0] if names else "", names[1:], split.unplaced, verdicts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    total: int
+    sites: list[Site]
+    policy: Policy
+    parts: dict[str, Part]
+    asks: dict[str, int]
+    now: float
+
+    def gives(self, site: Site, policy: Policy) -> bool:
+        """Whether the cluster, as it is given here, would get some by that policy."""
+        sites = [site if one.name == site.name else one for one in self.sites]
+        placed = place(self.total, sites, policy, self.parts, self.asks, self.now)
+        return placed.target.get(site.name, 0) > 0 and site.name not in placed.refusals
+
+
+def _verdict(asked: _Asked, site: Site, split: Split) -> Verdict:
+    now, then = asked.parts.get(site.name, Part()).replicas, split.placed.target.get(site.name, 0)
+    refused = split.placed.refusals.get(site.name)
+    if refused is not None:
+        why = refused.message
+    elif then:
+        why = "is chosen"
+    elif asked.policy.by != "Weight" and not room(site, asked.parts.get(site.name, Part()), asked.asks):
+        why = "has no room"
+    elif asked.policy.max_clusters is not None and site.name in split.placed.unused:
+        why = "could be used, but others come first"
+    else:
+        why = "gets none: there are not enough replicas for all"
+    change = "" if then and refused is None else next((said for said, helps in _changes(asked, site) if helps), "")
+    return Verdict(site.name, now, then, why, change)
+
+
+def _changes(asked: _Asked, site: Site) -> Iterator[tuple[str, bool]]:
+    policy = asked.policy
+    if policy.names and site.name not in policy.names:
+        yield (
+            f"name {site.name} in clusters.names",
+            asked.gives(site, replace(policy, names=policy.names | {site.name})),
+        )
+    if not policy.affinity.matches(site.labels):
+        yield f"label it so that it matches {policy.affinity}", asked.gives(site, replace(policy, affinity=EVERYTHING))
+    if policy.anti_affinity.matches(site.labels):
+        said = f"label it so that it does not match {policy.anti_affinity}"
+        yield said, asked.gives(site, replace(policy, anti_affinity=NOTHING))
+    taint = untolerated(site.taints, policy.tolerations, HARD)
+    if taint is not None:
+        more = (*policy.tolerations, {"key": taint["key"], "operator": "Exists"})
+        yield f"tolerate its taint {taint['key']}", asked.gives(site, replace(policy, tolerations=more))
+    if not site.ready:
+        ready = replace(site, ready=True, since=-NEVER)
+        yield "make it ready", asked.gives(ready, policy)
+    if not site.schedulable:
+        yield "make it schedulable (spec.unschedulable: false)", asked.gives(replace(site, schedulable=True), policy)
+    if policy.max_clusters is not None:
+        most = policy.max_clusters + 1
+        yield f"raise clusters.maxClusters to {most}", asked.gives(site, replace(policy, max_clusters=most))
+    if policy.weight_of(site.name, site.labels) == 0:
+        yield "give it a weight", asked.gives(site, replace(policy, weights=()))
+    if site.free is not None and policy.by != "Weight":
+        free = {name: amount + asked.asks.get(name, 0) for name, amount in site.free.items()}
+        yield "make room there for one replica", asked.gives(replace(site, free=free), policy)
+    if asked.total < len(asked.sites):
+        more_replicas = replace(asked, total=len(asked.sites))
+        yield f"ask for {len(asked.sites)} replicas", more_replicas.gives(site, policy)

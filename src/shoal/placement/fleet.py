@@ -1,0 +1,138 @@
+"""A snapshot of all that placement looks at, and what another one would change: for plan and explain. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from shoal.kinds.leaves import is_root, leaf_name
+from shoal.kinds.workload import assigned_to
+from shoal.objects.ownership import controller_of
+from shoal.placement.policy import DEFAULT, policy_of, rivals
+from shoal.placement.shapes import Shape
+from shoal.placement.sites import Site, site_of
+from shoal.placement.splitter.decide import Split, split
+
+Object = dict[str, Any]
+Name = tuple[str, str, str]
+"""Kind, namespace and name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    sites: Mapping[str, Site]
+    placements: Sequence[Object]
+    objects: Mapping[Name, Object]
+    """Roots and leaves, of the kinds in `shapes`."""
+    shapes: Mapping[str, Shape]
+    _leaves: dict[str, list[Object]] = field(default_factory=dict)
+
+    def leaves_of(self, root: Object) -> list[Object]:
+        if not self._leaves:
+            for obj in self.objects.values():
+                owner = controller_of(obj)
+                if owner is not None:
+                    self._leaves.setdefault(str(owner.get("uid")), []).append(obj)
+        return self._leaves.get(str(root["metadata"].get("uid")), [])
+
+    def roots(self) -> Iterable[tuple[Name, Object]]:
+        return ((name, obj) for name, obj in self.objects.items() if is_root(obj))
+
+    def with_given(self, given: Iterable[Object]) -> Fleet:
+        """As it would be with these objects. What is there keeps its identity."""
+        sites, placements, objects = dict(self.sites), list(self.placements), dict(self.objects)
+        for obj in given:
+            metadata = {"namespace": "default", **obj["metadata"]}
+            if obj["kind"] == "Cluster":
+                before = self.sites.get(metadata["name"])
+                now = site_of(obj)
+                # A manifest says nothing of what was found out about the cluster.
+                found = (
+                    {"ready": before.ready, "since": before.since, "free": before.free} if before else {"ready": True}
+                )
+                sites[metadata["name"]] = replace(now, **found)
+            elif obj["kind"] == "Placement":
+                same = [one for one in placements if _named(one) == (metadata["namespace"], metadata["name"])]
+                created = same[0]["metadata"].get("creationTimestamp") if same else None
+                placements = [one for one in placements if one not in same]
+                placements.append({**obj, "metadata": {**metadata, "creationTimestamp": created}})
+            else:
+                key = (obj["kind"], metadata["namespace"], metadata["name"])
+                there = self.objects.get(key)
+                uid = there["metadata"]["uid"] if there is not None else f"new {key}"
+                objects[key] = {**obj, "metadata": {**metadata, "uid": uid}}
+        return Fleet(sites, placements, objects, self.shapes)
+
+    def split(self, root: Object, now: float) -> tuple[list[Object], Split] | None:
+        """The Placements that select it, and what becomes of it; None: nobody places it."""
+        candidates = rivals(self.placements, root)
+        if not candidates and root["kind"] != "Deployment":
+            return None
+        owned = self.leaves_of(root)
+        mine = {leaf["metadata"]["uid"] for leaf in owned}
+        metadata = root["metadata"]
+        names = (leaf_name(metadata["name"], cluster) for cluster in self.sites)
+        there = (self.objects.get((root["kind"], metadata["namespace"], name)) for name in names)
+        others = [one["metadata"]["name"] for one in there if one is not None and one["metadata"]["uid"] not in mine]
+        policy = policy_of(candidates[0]) if candidates else DEFAULT
+        shape = self.shapes[root["kind"]]
+        return candidates, split(root, owned, others, self.sites.values(), now, policy, shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What becomes of one object: replicas by cluster, or copies."""
+
+    kind: str
+    namespace: str
+    name: str
+    placement: str
+    before: Mapping[str, int]
+    after: Mapping[str, int]
+    unplaced: int
+
+    @property
+    def added(self) -> int:
+        return max(sum(self.after.values()) - sum(self.before.values()), 0)
+
+    @property
+    def removed(self) -> int:
+        return max(sum(self.before.values()) - sum(self.after.values()), 0)
+
+    @property
+    def moved(self) -> int:
+        gone = sum(max(count - self.after.get(name, 0), 0) for name, count in self.before.items())
+        return gone - self.removed
+
+
+def plan(before: Fleet, given: Sequence[Object], now: float) -> list[Change]:
+    """Where everything would be in the end; only what differs from what is there. StatusError: a Placement that
+    cannot be followed."""
+    after = before.with_given(given)
+    changes = []
+    for (kind, namespace, name), root in after.roots():
+        found = after.split(root, now)
+        shape = after.shapes[kind]
+        there = {assigned_to(leaf): shape.part(leaf).replicas for leaf in after.leaves_of(root)}
+        if found is None:
+            candidates, wanted, unplaced = [], {}, 0
+        else:
+            candidates, wanted, unplaced = found[0], dict(found[1].placed.target), found[1].unplaced
+        change = Change(
+            kind,
+            namespace,
+            name,
+            candidates[0]["metadata"]["name"] if candidates else "",
+            {cluster: count for cluster, count in there.items() if count},
+            {cluster: count for cluster, count in wanted.items() if count},
+            unplaced,
+        )
+        if change.before != change.after or change.unplaced:
+            changes.append(change)
+    return sorted(changes, key=lambda one: (one.kind, one.namespace, one.name))
+
+
+def _named(obj: Object) -> tuple[str, str]:
+    metadata = obj["metadata"]
+    return metadata.get("namespace", "default"), metadata["name"]

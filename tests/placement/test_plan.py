@@ -1,0 +1,91 @@
+"""Plan and explain: from the code that places, over a snapshot, changing nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shoal.assemble.plan import explain_object, plan_objects
+from shoal.cli.plan import text
+from shoal.kinds import placement, workload
+from shoal.objects.errors import BadRequest, NotFound
+from tests.placement.hub import Hub
+
+pytestmark = pytest.mark.anyio
+Object = dict[str, Any]
+
+
+@pytest.fixture
+async def fleet(hub: Hub) -> Hub:
+    await hub.learn()
+    await hub.cluster("east")
+    await hub.cluster("west")
+    await hub.deploy()
+    await hub.becomes(east=5, west=5)
+    return hub
+
+
+def rule(**spec: Any) -> Object:
+    body = {"apiVersion": f"{placement.GROUP}/{placement.VERSION}", "kind": "Placement", "metadata": {"name": "rule"}}
+    return {**body, "spec": {"selects": [{"kind": "Deployment"}], **spec}}
+
+
+def deployment(replicas: int, name: str = "web") -> Object:
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": {"replicas": replicas}}
+
+
+def cluster(name: str, **spec: Any) -> Object:
+    kind = {"apiVersion": f"{workload.GROUP}/{workload.VERSION}", "kind": "Cluster"}
+    return {**kind, "metadata": {"name": name}, "spec": spec}
+
+
+async def test_a_plan_tells_what_would_move_and_changes_nothing(fleet: Hub) -> None:
+    revision = fleet.world.server.core.cache.revision
+    assert text(await plan_objects(fleet.client, [deployment(10)])) == ["nothing would change"]
+    weights = {"weights": [{"clusters": {"names": ["east"]}, "weight": 4}]}
+    assert text(await plan_objects(fleet.client, [rule(replicas=weights), deployment(3, "new")])) == [
+        "Deployment default/new by Placement rule",
+        "  CLUSTER  NOW  THEN",
+        "  east     0    2",
+        "  west     0    1",
+        "Deployment default/web by Placement rule",
+        "  CLUSTER  NOW  THEN",
+        "  east     5    8",
+        "  west     5    2",
+        "",
+        "3 added, 3 moved, 0 removed, 0 without a place",
+    ]
+    (grown,) = await plan_objects(fleet.client, [cluster("north"), deployment(12)])
+    assert (grown.before, grown.after) == ({"east": 5, "west": 5}, {"east": 4, "north": 4, "west": 4})
+    (nowhere,) = await plan_objects(fleet.client, [rule(clusters={"names": ["moon"]})])
+    assert (nowhere.after, nowhere.unplaced, nowhere.removed) == ({}, 10, 10)
+    assert fleet.world.server.core.cache.revision == revision
+
+
+async def test_a_plan_that_cannot_be_made_says_why(fleet: Hub) -> None:
+    with pytest.raises(BadRequest, match="maxClusters: 1 is less than minClusters, 2"):
+        await plan_objects(fleet.client, [rule(clusters={"minClusters": 2, "maxClusters": 1})])
+    with pytest.raises(NotFound, match="does not serve Nothing"):
+        await plan_objects(fleet.client, [{**deployment(1), "kind": "Nothing"}])
+
+
+async def test_it_says_for_every_cluster_why_and_what_would_help(fleet: Hub) -> None:
+    await fleet.cluster("dark", "False")
+    await fleet.cluster("full", unschedulable=True)
+    found = await explain_object(fleet.client, "Deployment", "default", "web")
+    assert (found.total, found.placement, found.unplaced) == (10, "", 0)
+    said = {one.cluster: (one.now, one.then, one.why, one.change) for one in found.verdicts}
+    assert said == {
+        "east": (5, 5, "is chosen", ""),
+        "west": (5, 5, "is chosen", ""),
+        "dark": (0, 0, "is not ready", "make it ready"),
+        "full": (
+            0,
+            0,
+            "is unschedulable; what is there stays",
+            "make it schedulable (spec.unschedulable: false)",
+        ),
+    }
+    with pytest.raises(NotFound, match="no Deployment default/nobody is placed"):
+        await explain_object(fleet.client, "Deployment", "default", "nobody")
