@@ -50,6 +50,8 @@ def refusal(site: Site, policy: Policy, part: Part | None, now: float) -> Refusa
 
 def wakes(site: Site, policy: Policy, part: Part | None, now: float) -> float | None:
     """Seconds until time alone changes what is said of the cluster."""
+    if part is None and site.until is None:
+        return None
     moments = [site.until] if site.until else []
     if part is not None and part.away and site.ready:
         moments.append(site.since + policy.fail_back)
@@ -68,7 +70,7 @@ def _not_ready(site: Site, policy: Policy, part: Part | None, now: float) -> Ref
 
 def chosen(open_: Sequence[Site], policy: Policy, parts: Mapping[str, Part], kept: int = 0) -> list[Site]:
     """At most as many as the policy allows besides those that are `kept`: who has part of it already, then who is
-    preferred, has the fewest soft taints, is cheaper, has more room; then by name. In that order."""
+    preferred, has the fewest soft taints, is cheaper, has more room; then by name. In that order, where it matters."""
 
     def rank(site: Site) -> tuple[float, ...]:
         held = parts.get(site.name, NO_PART).replicas
@@ -81,7 +83,9 @@ def chosen(open_: Sequence[Site], policy: Policy, parts: Mapping[str, Part], kep
             -(site.free or {}).get("cpu", 0),
         )
 
-    ordered = sorted(sorted(open_, key=lambda site: site.name), key=rank)
+    ordered = sorted(open_, key=lambda site: site.name)
+    if policy.max_clusters is not None or policy.spread is not None:
+        ordered.sort(key=rank)
     if len(ordered) + kept < policy.min_clusters:
         return [site for site in ordered if parts.get(site.name, NO_PART).replicas]
     if policy.spread is not None:

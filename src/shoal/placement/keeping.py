@@ -14,6 +14,8 @@ from shoal.placement.sites import NO_PART, Part
 
 def step(wanted: Mapping[str, int], parts: Mapping[str, Part], floor: int, surge: int = 0) -> dict[str, int]:
     """Shares until the next look; clusters that are to have none are in it, with what they keep for now."""
+    if not parts:
+        return dict(wanted)
     names = list(dict.fromkeys([*wanted, *parts]))
     shares = {name: parts.get(name, NO_PART).replicas for name in names}
     running = {name: min(part.available, part.replicas) for name, part in parts.items()}

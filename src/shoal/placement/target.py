@@ -60,7 +60,7 @@ def _tiers(total: int, sites: Sequence[Site], seats: Mapping[str, Seat], policy:
         return policy.tier_of(site.name, site.labels), price if policy.by == "Price" else 0.0
 
     floors = sum(seats[site.name].least for site in sites)
-    if total <= floors:
+    if total <= floors or (not policy.overflow and policy.by != "Price"):
         return divide(total, [seats[site.name] for site in sites])
     shares: dict[str, int] = {}
     left = total - floors
