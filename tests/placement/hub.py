@@ -24,20 +24,21 @@ class Hub:
     def __init__(self, world: World) -> None:
         self.world, self.client = world, world.client
 
-    async def learn(self) -> None:
-        """As if a cluster had taught the hub what a Deployment is."""
+    async def learn(self, kind: str = "Deployment") -> None:
+        """As if a cluster had taught the hub what a Deployment is, or another kind of apps."""
+        plural = f"{kind.lower()}s"
         spec = {
             "groupVersion": {"group": "apps", "version": "v1"},
             "scope": "Namespaced",
-            "plural": "deployments",
-            "singular": "deployment",
-            "kind": "Deployment",
-            "listKind": "DeploymentList",
+            "plural": plural,
+            "singular": kind.lower(),
+            "kind": kind,
+            "listKind": f"{kind}List",
             "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
             "publish": True,
         }
         api_version = f"{apiresource.GROUP}/{apiresource.VERSION}"
-        body = {"apiVersion": api_version, "kind": apiresource.NEGOTIATED, "metadata": {"name": "deployments.v1.apps"}}
+        body = {"apiVersion": api_version, "kind": apiresource.NEGOTIATED, "metadata": {"name": f"{plural}.v1.apps"}}
         await self.client.create(NEGOTIATED, {**body, "spec": spec})
 
     async def cluster(self, name: str, ready: str = "True", **spec: Any) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from shoal.client.requests import Kind
 from shoal.kinds import placement, workload
+from shoal.objects.errors import NotFound
 from shoal.placement.splitter.controller import PLACEMENTS
 from tests.placement.hub import CLUSTERS, Hub
 
@@ -15,6 +16,7 @@ pytestmark = pytest.mark.anyio
 Object = dict[str, Any]
 MAPS = Kind("", "v1", "configmaps")
 DEFINITIONS = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
+SETS = Kind("apps", "v1", "statefulsets")
 SCALED = Kind("example.com", "v1", "scaleds")
 DEPLOYMENTS = [{"kind": "Deployment"}]
 
@@ -180,7 +182,7 @@ async def test_a_kind_of_ones_own_is_divided_by_its_scale(fleet: Hub) -> None:
     async def create() -> bool:
         try:
             await fleet.client.create(SCALED, made, "default")
-        except Exception:
+        except NotFound:
             return False
         return True
 
@@ -195,3 +197,44 @@ async def test_a_kind_of_ones_own_is_divided_by_its_scale(fleet: Hub) -> None:
         }
 
     await fleet.eventually(look)
+
+
+async def test_ordinals_of_a_stateful_set_are_shared_out_and_never_shifted(fleet: Hub) -> None:
+    await fleet.learn("StatefulSet")
+    template = {"metadata": {"labels": {"app": "db"}}, "spec": {"containers": [{"name": "c", "image": "db:1"}]}}
+    spec = {"replicas": 7, "selector": {"matchLabels": {"app": "db"}}, "serviceName": "db", "template": template}
+    body = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"}, "spec": spec}
+
+    async def create() -> bool:
+        try:
+            await fleet.client.create(SETS, body, "default")
+        except NotFound:
+            return False
+        return True
+
+    await fleet.eventually(create)
+    await placed(fleet, selects=[{"kind": "StatefulSet"}])
+
+    async def become(**wanted: tuple[int, int]) -> None:
+        async def look() -> bool:
+            found, _ = await fleet.client.list_all(SETS, "default", labels=workload.ASSIGNED)
+            ranges = {one["metadata"]["name"]: _range(one["spec"]) for one in found}
+            return ranges == {f"db--{cluster}": one for cluster, one in wanted.items()}
+
+        await fleet.eventually(look)
+
+    await become(east=(0, 3), north=(3, 2), west=(5, 2))
+    leaf = await fleet.client.get(SETS, "db--west", "default")
+    assert leaf["metadata"]["annotations"]["placement.shoal.dev/downstream-name"] == "db"
+    await fleet.client.merge(SETS, "db", {"spec": {"replicas": 9}}, "default")
+    await become(east=(0, 3), north=(3, 2), west=(5, 4))
+    await fleet.ready("north", "Unknown")
+    fleet.world.clock.step(3600)
+    await fleet.client.merge(SETS, "db", {"spec": {"replicas": 6}}, "default")
+    await become(east=(0, 3), north=(3, 2), west=(5, 1))
+    await fleet.client.merge(CLUSTERS, "north", {"spec": {"evictAfter": "2020-01-01T00:00:00Z"}})
+    await become(east=(0, 5), west=(5, 1))
+
+
+def _range(spec: Object) -> tuple[int, int]:
+    return (spec.get("ordinals") or {}).get("start", 0), spec["replicas"]

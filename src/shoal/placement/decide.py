@@ -6,15 +6,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from shoal.fit.resources import Resources
 from shoal.placement.choosing import Refusal, chosen, refusal, wakes
 from shoal.placement.division import Seat, divide
 from shoal.placement.keeping import step
+from shoal.placement.ordinals import Range, ranges
 from shoal.placement.policy import Policy
-from shoal.placement.sites import Part, Site
-from shoal.placement.target import target
+from shoal.placement.sites import NO_PART, Part, Site
+from shoal.placement.target import ceiling, target
 
 AWAY = ("NotReady", "FailBackWaits")
 
@@ -33,23 +34,39 @@ class Placed:
     """Clusters that could be used and are not: others come first."""
     unplaced: int
     later: float | None
+    starts: Mapping[str, int] = field(default_factory=dict)
+    """The first ordinal of each, where they count."""
 
 
 def place(
-    total: int, sites: Sequence[Site], policy: Policy, parts: Mapping[str, Part], asks: Resources, now: float
+    total: int,
+    sites: Sequence[Site],
+    policy: Policy,
+    parts: Mapping[str, Part],
+    asks: Resources,
+    now: float,
+    first: int | None = None,
 ) -> Placed:
-    """`parts` by cluster; `asks` is what one replica takes."""
+    """`parts` by cluster; `asks` is what one replica takes; `first` is the first ordinal, where they count."""
     refusals = {site.name: why for site in sites if (why := refusal(site, policy, parts.get(site.name), now))}
     open_ = [site for site in sites if site.name not in refusals]
     held = {name: parts[name].replicas for name, why in refusals.items() if why.keeps and name in parts}
     kept = held if policy.duplicate else _kept(total, held, parts, policy.surge(total))
     using = chosen(open_, policy, parts, sum(share > 0 for share in kept.values()))
     rest = total if policy.duplicate else total - sum(kept.values())
-    wanted = {**_wanted(rest, using, policy, parts, asks), **kept}
+    starts: dict[str, int] = {}
+    if first is None or policy.duplicate:
+        wanted = {**_wanted(rest, using, policy, parts, asks), **kept}
+    else:
+        spans = _ranges(Range(first, total), using, policy, parts, asks, kept)
+        wanted, starts = (
+            {name: one.count for name, one in spans.items()},
+            {name: one.start for name, one in spans.items()},
+        )
     ready = {site.name for site in sites if site.ready}
     seen = {name: part if name in ready else replace(part, available=0) for name, part in parts.items()}
     floor = min(policy.floor(total), sum(wanted.values()))
-    shares = wanted if policy.duplicate else step(wanted, seen, floor, policy.surge(total))
+    shares = wanted if policy.duplicate or first is not None else step(wanted, seen, floor, policy.surge(total))
     waking = [after for site in sites if (after := wakes(site, policy, parts.get(site.name), now)) is not None]
     away = {name for name in parts if name in refusals and refusals[name].reason in AWAY and not shares.get(name)}
     return Placed(
@@ -64,7 +81,22 @@ def place(
         unused=tuple(site.name for site in open_ if not wanted.get(site.name)),
         unplaced=max(total - sum(wanted.values()), 0),
         later=min(waking, default=None),
+        starts=starts,
     )
+
+
+def _ranges(
+    wanted: Range,
+    using: Sequence[Site],
+    policy: Policy,
+    parts: Mapping[str, Part],
+    asks: Resources,
+    kept: Mapping[str, int],
+) -> dict[str, Range]:
+    rooms = {site.name: ceiling(site, policy, parts.get(site.name, NO_PART), asks) for site in using}
+    stay = {name: part for name, part in parts.items() if part.replicas and (name in rooms or name in kept)}
+    held = {name: Range(part.start, part.replicas) for name, part in stay.items()}
+    return ranges(wanted, held, rooms, lambda total: target(total, using, policy, {}, asks))
 
 
 def _kept(total: int, held: Mapping[str, int], parts: Mapping[str, Part], surge: int) -> Mapping[str, int]:

@@ -17,7 +17,7 @@ from shoal.placement.decide import place
 from shoal.placement.fleet import Fleet
 from shoal.placement.policy import DEFAULT, EVERYTHING, NEVER, Policy, policy_of
 from shoal.placement.sites import Part, Site
-from shoal.placement.splitter.decide import Split
+from shoal.placement.splitter.decide import Split, policy_for
 from shoal.placement.target import room
 
 Object = dict[str, Any]
@@ -54,9 +54,10 @@ def explain(fleet: Fleet, kind: str, namespace: str, name: str, now: float) -> E
     candidates, split = found
     shape = fleet.shapes[kind]
     policy = policy_of(candidates[0]) if candidates else DEFAULT
-    policy = policy if shape.divides else replace(policy, duplicate=True)
+    policy = policy_for(policy, root, shape)
     parts = {assigned_to(leaf): shape.part(leaf) for leaf in fleet.leaves_of(root)}
-    asked = _Asked(shape.total(root), list(fleet.sites.values()), policy, parts, shape.asks(root), now)
+    sites, first = list(fleet.sites.values()), shape.first(root)
+    asked = _Asked(shape.total(root), sites, policy, parts, shape.asks(root), now, first)
     verdicts = [_verdict(asked, site, split) for site in sorted(fleet.sites.values(), key=lambda site: site.name)]
     names = [one["metadata"]["name"] for one in candidates]
     return Explanation(asked.total, names[0] if names else "", names[1:], split.unplaced, verdicts)
@@ -70,11 +71,12 @@ class _Asked:
     parts: dict[str, Part]
     asks: dict[str, int]
     now: float
+    first: int | None
 
     def gives(self, site: Site, policy: Policy) -> bool:
         """Whether the cluster, as it is given here, would get some by that policy."""
         sites = [site if one.name == site.name else one for one in self.sites]
-        placed = place(self.total, sites, policy, self.parts, self.asks, self.now)
+        placed = place(self.total, sites, policy, self.parts, self.asks, self.now, self.first)
         return placed.target.get(site.name, 0) > 0 and site.name not in placed.refusals
 
 

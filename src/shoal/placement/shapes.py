@@ -5,6 +5,7 @@ A kind with replicas is divided; anything else is a copy in every cluster that i
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Protocol
 
 from shoal.fit.resources import Resources, pod_requests
@@ -24,8 +25,11 @@ class Shape(Protocol):
 
     def part(self, leaf: Object) -> Part: ...
 
-    def content(self, root: Object, share: int) -> Object:
-        """Of the leaf that has this share."""
+    def first(self, root: Object) -> int | None:
+        """The first ordinal; None: its replicas are alike."""
+
+    def content(self, root: Object, share: int, start: int = 0) -> Object:
+        """Of the leaf that has this share, from that ordinal on."""
 
 
 class Replicated:
@@ -55,8 +59,25 @@ class Replicated:
         replicas = share if share is not None else self.total(leaf)
         return Part(replicas, ready, away=AWAY in (leaf["metadata"].get("annotations") or {}))
 
-    def content(self, root: Object, share: int) -> Object:
+    def first(self, root: Object) -> int | None:
+        return None
+
+    def content(self, root: Object, share: int, start: int = 0) -> Object:
         return _with(content_of(root), self._path, share)
+
+
+class Numbered(Replicated):
+    """A StatefulSet: each cluster has a range of its ordinals."""
+
+    def first(self, root: Object) -> int | None:
+        return int((root["spec"].get("ordinals") or {}).get("start", 0))
+
+    def part(self, leaf: Object) -> Part:
+        return replace(super().part(leaf), start=self.first(leaf) or 0)
+
+    def content(self, root: Object, share: int, start: int = 0) -> Object:
+        made = super().content(root, share)
+        return {**made, "spec": {**made["spec"], "ordinals": {"start": start}}} if start else made
 
 
 class Copied:
@@ -73,7 +94,10 @@ class Copied:
     def part(self, leaf: Object) -> Part:
         return Part(1, 1)
 
-    def content(self, root: Object, share: int) -> Object:
+    def first(self, root: Object) -> int | None:
+        return None
+
+    def content(self, root: Object, share: int, start: int = 0) -> Object:
         return content_of(root)
 
 
@@ -94,4 +118,4 @@ def _with(obj: Object, path: tuple[str, ...], value: int) -> Object:
     return {**obj, first: _with(inner, tuple(rest), value) if rest else value}
 
 
-REPLICATED, COPIED = Replicated(), Copied()
+REPLICATED, NUMBERED, COPIED = Replicated(), Numbered(), Copied()

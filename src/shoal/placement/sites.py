@@ -71,6 +71,8 @@ class Part:
     """No more than these found nodes there, the last time more were tried."""
     away: bool = False
     """It was taken from the cluster because that was not ready."""
+    start: int = 0
+    """The first ordinal it has, where they count."""
 
 
 NO_PART = Part()

@@ -37,6 +37,13 @@ def room(site: Site, part: Part, asks: Resources) -> int:
     return min(most, part.replicas + max(fit, 0))
 
 
+def ceiling(site: Site, policy: Policy, part: Part, asks: Resources) -> int:
+    """How many it may have at most by the policy, and by its room where the policy looks at that."""
+    _, most = policy.limit_of(site.name, site.labels)
+    most = WITHOUT_END if most is None else most
+    return min(most, room(site, part, asks)) if policy.by != "Weight" or policy.overflow else most
+
+
 def _seat(site: Site, policy: Policy, part: Part, asks: Resources, *, growing: bool) -> Seat:
     least, most = policy.limit_of(site.name, site.labels)
     most = WITHOUT_END if most is None else most

@@ -15,7 +15,7 @@ from shoal.kinds.leaves import leaf_name, leaf_of, renewed
 from shoal.kinds.workload import assigned_to
 from shoal.placement.decide import Placed, place
 from shoal.placement.overrides import applies, overridden
-from shoal.placement.policy import DEFAULT, Policy
+from shoal.placement.policy import DEFAULT, NEVER, Policy
 from shoal.placement.shapes import REPLICATED, Shape
 from shoal.placement.sites import Part, Site
 
@@ -67,9 +67,9 @@ def split(
     """`owned` are the objects that the root controls, `others` the names of all that it does not."""
     sites = list(sites)
     found = _survey(root, owned, set(others), sites)
-    policy = policy if shape.divides else replace(policy, duplicate=True)
+    policy = policy_for(policy, root, shape)
     parts = {name: _part(leaf, shape) for name, leaf in found.leaves.items()}
-    placed = place(shape.total(root), found.sites, policy, parts, shape.asks(root), now)
+    placed = place(shape.total(root), found.sites, policy, parts, shape.asks(root), now, shape.first(root))
     labels = {site.name: site.labels for site in sites}
     wanted = {name: _leaf(root, name, placed, policy, labels[name], shape) for name in placed.shares}
     known = labels.keys()
@@ -83,6 +83,14 @@ def split(
         leaves=tuple(leaf for name, leaf in found.leaves.items() if name in wanted),
         taken=tuple(found.taken),
     )
+
+
+def policy_for(policy: Policy, root: Object, shape: Shape) -> Policy:
+    """Copies are in every cluster. What has ordinals does not leave a cluster only because nothing is heard of it: the
+    same pod would run twice."""
+    if not shape.divides:
+        return replace(policy, duplicate=True)
+    return policy if shape.first(root) is None else replace(policy, grace=NEVER)
 
 
 def _survey(root: Object, owned: Iterable[Object], others: set[str], sites: Iterable[Site]) -> _Found:
@@ -110,7 +118,9 @@ def _part(leaf: Object, shape: Shape) -> Part:
 def _leaf(root: Object, name: str, placed: Placed, policy: Policy, labels: Mapping[str, str], shape: Shape) -> Object:
     share = placed.shares[name]
     given = share if shape.divides else None
-    made = leaf_of(root, name, shape.content(root, share), share=given, away=name in placed.away)
+    made = leaf_of(
+        root, name, shape.content(root, share, placed.starts.get(name, 0)), share=given, away=name in placed.away
+    )
     return overridden(made, policy, name, labels)
 
 

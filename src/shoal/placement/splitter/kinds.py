@@ -10,14 +10,13 @@ from typing import Any
 
 from shoal.client.requests import Client, Kind
 from shoal.objects.errors import NotFound
-from shoal.placement.shapes import COPIED, REPLICATED, Replicated, Shape
+from shoal.placement.shapes import COPIED, NUMBERED, REPLICATED, Replicated, Shape
 
 Object = dict[str, Any]
 
 DEFINITIONS = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
 NEEDED = {"create", "delete", "list", "update", "watch"}
 NOT_PLACED = {
-    "StatefulSet": "its pods have ordinals, which are not divided yet",
     "Job": "its completions are not divided yet",
     "Pod": "it belongs to one cluster: label it workloads.kcp.dev/cluster",
     "Event": "it belongs to where it happened",
@@ -84,6 +83,7 @@ async def _in(client: Client, group_version: str, kind: str) -> Placeable | None
         if resource["kind"] == kind and "/" not in plural and set(resource["verbs"]) >= NEEDED:
             place = Kind(group, version, plural, bool(resource["namespaced"]))
             shape = await _shape(client, place) if f"{plural}/scale" in names else COPIED
+            shape = NUMBERED if (group, kind) == ("apps", "StatefulSet") else shape
             return Placeable(place, kind, shape, f"{plural}/status" in names)
     return None
 

@@ -1,0 +1,76 @@
+"""Ordinals over clusters: never shifted, never twice."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shoal.placement.decide import place
+from shoal.placement.division import Seat, divide
+from shoal.placement.ordinals import Range, ranges
+from shoal.placement.policy import DEFAULT
+from shoal.placement.shapes import NUMBERED
+from shoal.placement.sites import Part, Site
+from shoal.placement.splitter.decide import policy_for
+
+MANY = 1000
+
+
+def even(names: str, total: int) -> dict[str, int]:
+    return divide(total, [Seat(name) for name in names])
+
+
+@pytest.mark.parametrize(
+    ("total", "held", "rooms", "found"),
+    [
+        (6, {}, "ab", {"a": (0, 3), "b": (3, 3)}),
+        (8, {"a": (0, 3), "b": (3, 3)}, "ab", {"a": (0, 3), "b": (3, 5)}),
+        (5, {"a": (0, 3), "b": (3, 3)}, "ab", {"a": (0, 3), "b": (3, 2)}),
+        (2, {"a": (0, 3), "b": (3, 3)}, "ab", {"a": (0, 2)}),
+        (6, {"a": (0, 3)}, "abc", {"a": (0, 6)}),
+        (6, {"b": (3, 3)}, "abc", {"a": (0, 3), "b": (3, 3)}),
+        (6, {"a": (0, 2), "b": (4, 2)}, "b", {"a": (0, 2), "b": (4, 2)}),
+        (6, {"a": (0, 2), "b": (4, 2)}, "abc", {"a": (0, 4), "b": (4, 2)}),
+        (6, {"a": (0, 2), "b": (4, 2)}, "bc", {"a": (0, 2), "c": (2, 2), "b": (4, 2)}),
+        (0, {"a": (0, 2)}, "ab", {}),
+    ],
+)
+def test_ranges(total: int, held: dict[str, tuple[int, int]], rooms: str, found: dict[str, tuple[int, int]]) -> None:
+    there = {name: Range(*one) for name, one in held.items()}
+    made = ranges(Range(0, total), there, dict.fromkeys(rooms, MANY), lambda n: even(rooms, n))
+    assert made == {name: Range(*one) for name, one in found.items()}
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 6), st.integers(0, 3)), max_size=5),
+    st.integers(0, 20),
+    st.sets(st.sampled_from("abcdefg")),
+)
+def test_no_ordinal_is_twice_and_none_is_shifted(sizes: list[tuple[int, int]], total: int, open_: set[str]) -> None:
+    held, place_ = {}, 0
+    for name, (count, gap) in zip("abcde", sizes, strict=False):
+        if count:
+            held[name] = Range(place_ + gap, count)
+            place_ += gap + count
+    rooms = dict.fromkeys(sorted(open_), 7)
+    found = ranges(Range(0, total), held, rooms, lambda n: divide(n, [Seat(name, most=7) for name in rooms]))
+    ordinals = [number for one in found.values() for number in range(one.start, one.end)]
+    assert len(ordinals) == len(set(ordinals))
+    assert all(0 <= number < total for number in ordinals)
+    for name, one in held.items():
+        kept = set(range(one.start, min(one.end, total)))
+        assert kept <= set(range(found[name].start, found[name].end)) if kept else True
+
+
+def test_what_a_cluster_had_goes_elsewhere_when_it_is_left_and_not_when_it_is_silent() -> None:
+    now = 1000.0
+    sites = [Site("a"), Site("b", until=now), Site("c")]
+    parts = {"a": Part(2, 2), "b": Part(2, 2, start=2), "c": Part(2, 2, start=4)}
+    found = place(6, sites, DEFAULT, parts, {}, now, 0)
+    assert ({**found.shares}, {**found.starts}) == ({"a": 4, "c": 2}, {"a": 0, "c": 4})
+    silent = [Site("a"), Site("b", ready=False), Site("c")]
+    kept = place(6, silent, policy_for(DEFAULT, {"spec": {}}, NUMBERED), parts, {}, now, 0)
+    assert {**kept.shares} == {"a": 2, "b": 2, "c": 2}, "the same pod would run twice"
+    leaf = NUMBERED.content({"metadata": {}, "spec": {"replicas": 6}}, 2, 4)
+    assert leaf["spec"] == {"replicas": 2, "ordinals": {"start": 4}}
