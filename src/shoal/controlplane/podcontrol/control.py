@@ -54,7 +54,7 @@ class PodControl:
 
     def owners(self, key: Key, before: Object | None, now: Object | None) -> Iterator[Key]:
         """Who controls the pod of that key, and who did."""
-        group = self._api_version.partition("/")[0]
+        group = self._api_version.rpartition("/")[0]
         for name in {controller_named(before, group, self._named), controller_named(now, group, self._named)} - {""}:
             yield key[0], key[1], name
 
