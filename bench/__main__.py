@@ -11,7 +11,21 @@ from pathlib import Path
 
 import orjson
 
-from bench import capi, clusters, etcd, fleet, measure, peer, profile, replicas, report, scheduling, story
+from bench import (
+    capi,
+    clusters,
+    etcd,
+    fleet,
+    measure,
+    peer,
+    placement,
+    profile,
+    replicas,
+    report,
+    scheduling,
+    story,
+    sync,
+)
 from bench.plan import FULL, KEYS, QUICK
 from bench.servers import Failed, Shoal
 
@@ -76,6 +90,10 @@ def bench(asked: argparse.Namespace) -> None:
             rows += replicas.run(sizes, Path(directory), say)
         if "fleet" in asked.only:
             rows += fleet.run(sizes, Path(directory), say)
+        if "sync" in asked.only:
+            rows += sync.run(sizes, Path(directory), say)
+        if "placement" in asked.only:
+            rows += placement.run(sizes, Path(directory), say)
     conditions = report.conditions(peer.versions(programs) if programs else "")
     parts = [conditions, report.tables(rows), report.footnotes(rows)]
     text = "\n\n".join(part for part in parts if part)

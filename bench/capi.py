@@ -51,7 +51,10 @@ def objects(name: str) -> Iterator[Object]:
     reference = {"apiGroup": INFRASTRUCTURE, "name": name}
     embedded = {"apiVersion": f"{INFRASTRUCTURE}/v1alpha1", "metadata": {"name": name}}
     core = {"apiVersion": f"{GROUP}/v1beta2", "metadata": {"name": name}}
-    yield {**core, "kind": "Cluster", "spec": {"infrastructureRef": {**reference, "kind": "EmbeddedCluster"}}}
+    # Cluster API alone is measured: they are not to become workload Clusters of the hub.
+    alone: Object = {"name": name, "annotations": {"workloads.kcp.dev/register": "false"}}
+    spec: Object = {"infrastructureRef": {**reference, "kind": "EmbeddedCluster"}}
+    yield {**core, "kind": "Cluster", "metadata": alone, "spec": spec}
     yield {**embedded, "kind": "EmbeddedCluster", "spec": {}}
     size = {"capacity": {"cpu": "2", "memory": "8Gi", "pods": "110"}}
     yield {**embedded, "kind": "EmbeddedMachineTemplate", "spec": {"template": {"spec": size}}}

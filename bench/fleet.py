@@ -1,8 +1,8 @@
 """A hub with very many Workers and ManagedClusters: bindings a second, how long an apply waits for its Worker, memory.
 
-One `shoal up` without workers; this program plays them: their objects, and their Leases at the pace of real ones. What
-the hub does is real; what a Worker would do with its clusters is not there. A binding counts when a client that watches
-sees it.
+One `shoal up` without workers; this program plays them: their objects, their Leases at the pace of real ones, and the
+watch each has open of what is given to it. What the hub does is real; what a Worker would do with its clusters is not
+there. A binding counts when its Worker's watch shows it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import orjson
 
@@ -30,12 +31,14 @@ LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases"
 HEARTBEAT_SECONDS = 10.0
 CONNECTIONS, APPLYING = 16, 64
 LONGEST = 1200.0
+WAITING, APPLIED = "c", "a"
+"""How the names begin of those that wait for Workers, and of those that come later."""
 
 BINDINGS_GOAL, APPLY_GOAL_MS, MEMORY_GOAL_MB, RESTART_GOAL = 2000.0, 500.0, 1536.0, 15.0
 APPLIES_PER_SECOND = 500.0
 
 
-def cluster(number: int, prefix: str = "c") -> tuple[str, Object]:
+def cluster(number: int, prefix: str = WAITING) -> tuple[str, Object]:
     """Its collection's path and the object."""
     namespace = f"team-{number % NAMESPACES}"
     metadata = {"name": f"{prefix}{number:06d}", "namespace": namespace}
@@ -50,7 +53,7 @@ def worker_name(number: int) -> str:
 
 def worker(number: int, capacity: int) -> Object:
     spec = {"capacity": capacity, "location": f"region-{number % LOCATIONS}", "versions": ["v1.35", "v1.36"]}
-    spec |= {"allocatable": {"nodes": 4 * capacity}, "cost": f"0.0{1 + number % 9}"}
+    spec |= {"allocatable": {"nodes": 4 * capacity}, "cost": f"0.0{1 + number % 9}", "infrastructure": "external"}
     return {"apiVersion": GROUP, "kind": "Worker", "metadata": {"name": worker_name(number)}, "spec": spec}
 
 
@@ -81,20 +84,21 @@ async def create_workers(job: Job) -> Figures:
 
 async def bind(job: Job) -> Figures:
     """All Workers come to life; until `count` ManagedClusters are bound. The time is from the first to the last."""
-    seen = await _watch(job, job.count)
+    seen = await _watch(job, WAITING)
     connections = await connect(job, Connection, 4)
     figures = Figures()
     with Meter(job, figures):
         leases = (_post(job, LEASES, lease(number)) for number in range(job.watchers))
         await drive(connections, lambda _: lambda: next(leases, None), Figures())
         await _beating(job, connections[0], seen.complete)
+    seen.check()
     figures.operations, figures.seconds = len(seen.bound), max(0.001, seen.last - seen.first)
     return figures
 
 
 async def apply(job: Job) -> Figures:
     """At a steady rate; how long each takes from when it was due until the watch shows its Worker."""
-    seen = await _watch(job, job.count)
+    seen = await _watch(job, APPLIED)
     beats = (await connect(job, Connection, 1))[0]
     free: asyncio.Queue[Connection] = asyncio.Queue()
     for each in await connect(job, Connection, APPLYING):
@@ -113,7 +117,7 @@ async def apply(job: Job) -> Figures:
             at = began + number / job.rate
             await asyncio.sleep(max(0.0, at - time.perf_counter()))
             connection = await free.get()
-            path, obj = cluster(number, "a")
+            path, obj = cluster(number, APPLIED)
             due[obj["metadata"]["name"]] = at
             connection.send(_post(job, path, obj), answered)
 
@@ -121,6 +125,7 @@ async def apply(job: Job) -> Figures:
         async with asyncio.TaskGroup() as group:
             group.create_task(send())
             group.create_task(_beating(job, beats, seen.complete))
+    seen.check()
     figures.operations = len(seen.bound)
     figures.latencies = [seen.bound[name] - at for name, at in due.items()]
     return figures
@@ -129,17 +134,21 @@ async def apply(job: Job) -> Figures:
 class Bound:
     """When a watch showed each of them with a Worker."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, prefix: str) -> None:
         self.bound: dict[str, float] = {}
         self.first = self.last = 0.0
-        self._number = number
+        self._number, self._prefix = number, prefix
         self.complete = asyncio.Event()
+
+    def check(self) -> None:
+        if len(self.bound) != self._number:
+            raise Failed(f"a watch was cut when {len(self.bound)} of {self._number} bindings had been shown")
 
     def event(self, line: bytes) -> None:
         if b'"assignedWorker":' not in line:
             return
         name = orjson.loads(line)["object"]["metadata"]["name"]
-        if name in self.bound:
+        if name in self.bound or not name.startswith(self._prefix):
             return
         self.last = self.bound[name] = time.perf_counter()
         self.first = self.first or self.last
@@ -147,10 +156,14 @@ class Bound:
             self.complete.set()
 
 
-async def _watch(job: Job, number: int) -> Bound:
-    seen = Bound(number)
-    (connection,) = await connect(job, lambda: Watching(seen.event), 1)
-    connection.send(job.head("GET", f"{MANAGED}?watch=1&resourceVersion={job.namespace}"), lambda _: None)
+async def _watch(job: Job, prefix: str) -> Bound:
+    """As the workers do: each what is given to it."""
+    seen = Bound(job.count, prefix)
+    query = f"watch=1&allowWatchBookmarks=true&resourceVersion={job.namespace}"
+    for at, connection in enumerate(await connect(job, lambda: Watching(seen.event), job.watchers)):
+        selector = quote(f"status.assignedWorker={worker_name(at)}", safe="")
+        connection.send(job.head("GET", f"{MANAGED}?{query}&fieldSelector={selector}"), lambda _: None)
+        connection.on_lost = seen.complete.set
     return seen
 
 

@@ -33,6 +33,19 @@ class Sizes:
     fleet_clusters: int = 100_000
     fleet_applies: int = 10_000
     """ManagedClusters on one hub, all at once and then at a steady rate."""
+    sync_clusters: int = 100
+    sync_objects: int = 100
+    sync_changes: int = 10_000
+    """Of objects on a hub that syncs so many clusters."""
+    sync_pulled: int = 10_000
+    """Objects of one pull syncer."""
+    placed: int = 1_000
+    """Deployments of a hub with so many workload Clusters."""
+    placed_clusters: int = 100
+    divided: int = 10_000
+    """Replicas of one object."""
+    planned: int = 10_000
+    """Objects of a fleet, roots and leaves."""
     settle: float = 5.0
     """Seconds of rest before memory is read, and before the first load."""
 
@@ -58,6 +71,13 @@ QUICK = Sizes(
     fleet_workers=50,
     fleet_clusters=5_000,
     fleet_applies=2_000,
+    sync_clusters=10,
+    sync_objects=20,
+    sync_changes=500,
+    sync_pulled=500,
+    placed=100,
+    placed_clusters=20,
+    planned=1_000,
 )
 
 
@@ -119,5 +139,5 @@ MEMORY_GOAL = 0.25
 KEYS = (
     *("start", "memory"),
     *dict.fromkeys(load.key for load in loads(FULL)),
-    *("etcd", "story", "clusters", "capi", "scheduler", "replicas", "fleet"),
+    *("etcd", "story", "clusters", "capi", "scheduler", "replicas", "fleet", "sync", "placement"),
 )

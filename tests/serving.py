@@ -30,17 +30,22 @@ T = TypeVar("T")
 
 HANG = 120.0
 """No test waits longer for anything: a hang guard, not a measure."""
+REUSED_SECONDS = 60.0
+"""A connection that rested for longer is opened anew: the server closes it after a while, perhaps just now."""
 _numbers = itertools.count(1)
 
 
 class Server:
     """A `shoal up` in a thread."""
 
-    def __init__(self, directory: Path, port: int = 0, store: StoreSettings | None = None) -> None:
+    def __init__(
+        self, directory: Path, port: int = 0, store: StoreSettings | None = None, *, worker_processes: bool = False
+    ) -> None:
         self.loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="shoal", daemon=True)
         self._thread.start()
-        self.shoal = self.call(Shoal.start(UpSettings(directory, port=port, store=store or StoreSettings())))
+        settings = UpSettings(directory, port=port, store=store or StoreSettings(), worker_processes=worker_processes)
+        self.shoal = self.call(Shoal.start(settings))
         self.port = self.shoal.server.port
         self.token = (directory / "admin-token").read_text().strip()
         self.authority = self.shoal.server.authority.certificate
@@ -91,6 +96,7 @@ class Cluster:
         self.name = name
         self.prefix = f"/clusters/{name}"
         self._connection = server.connect()
+        self._used = time.monotonic()
 
     def request(
         self, method: str, path: str, body: object = None, *, token: str | None = None, **headers: str
@@ -103,6 +109,9 @@ class Cluster:
         data = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
         if data is not None:
             sent.setdefault("Content-Type", "application/json")
+        if time.monotonic() - self._used > REUSED_SECONDS:
+            self._connection.close()
+        self._used = time.monotonic()
         try:
             self._connection.request(method, self.prefix + path, data, sent)
             answer = self._connection.getresponse()

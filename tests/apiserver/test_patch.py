@@ -213,3 +213,10 @@ def test_fifty_racing_patches_all_land(cluster: Cluster) -> None:
         client.close()
     assert codes == [200] * 50
     assert cluster.get(f"{MAPS}/a").ok()["data"] == {f"k{number}": str(number) for number in range(50)}
+
+
+def test_plain_text_is_patched_into_a_secret(cluster: Cluster) -> None:
+    secrets = "/api/v1/namespaces/default/secrets"
+    cluster.post(secrets, {"metadata": {"name": "s"}, "stringData": {"a": "b", "c": "d"}}).ok()
+    cluster.patch(f"{secrets}/s", {"stringData": {"a": "x"}}).ok()
+    assert cluster.get(f"{secrets}/s").ok()["data"] == {"a": "eA==", "c": "ZA=="}

@@ -373,3 +373,16 @@ def test_selectors_in_every_spelling(cluster: Cluster) -> None:
     cluster.post(MAPS, config_map("b", labels={"app": "y"})).ok()
     with cluster.watch(f"{MAPS}?labelSelector={quote('app in (y, z)')}") as watch:
         assert told([watch.next()]) == [("ADDED", "b")]
+
+
+def test_a_watch_can_be_confirmed_at_once(cluster: Cluster) -> None:
+    first = cluster.post(MAPS, config_map("a")).ok()
+    second = cluster.post(MAPS, config_map("b")).ok()
+    query = f"?resourceVersion={revision(first)}&confirm=true"
+    with cluster.watch(f"{MAPS}{query}&allowWatchBookmarks=true") as watch:
+        assert watch.next() == {"type": "ADDED", "object": second}
+        mark = watch.next()
+        assert mark["type"] == "BOOKMARK"
+        assert int(revision(mark["object"])) >= int(revision(second)), "nothing up to there is on its way any more"
+    with cluster.watch(f"{MAPS}{query}&timeoutSeconds=1") as watch:
+        assert [event["type"] for event in watch] == ["ADDED"], "without bookmarks there are none"

@@ -92,6 +92,8 @@ class Management:
 
     def apply(self, text: str = ONE_FILE) -> None:
         for obj in yaml.safe_load_all(text):
+            if obj["kind"] == "Cluster":  # it is not to become a workload Cluster of the test server's hub
+                obj["metadata"].setdefault("annotations", {})["workloads.kcp.dev/register"] = "false"
             self.root.post(self.path(f"{obj['kind'].lower()}s"), obj).ok()
 
     def get(self, plural: str, name: str) -> Object:

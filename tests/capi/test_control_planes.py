@@ -85,7 +85,8 @@ def test_the_endpoint_comes_from_the_control_plane(management: Management) -> No
     plane = {"apiVersion": f"{GROUP}/v1", "kind": "RemoteControlPlane", "metadata": {"name": "east"}, "spec": spec}
     root.post(path, plane).ok()
     reference = {"apiGroup": GROUP, "kind": "RemoteControlPlane", "name": "east"}
-    body = {"metadata": {"name": "east"}, "spec": {"controlPlaneRef": reference}}
+    alone = {"name": "east", "annotations": {"workloads.kcp.dev/register": "false"}}
+    body = {"metadata": alone, "spec": {"controlPlaneRef": reference}}
     root.post(management.path("clusters"), {"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", **body}).ok()
     management.eventually(lambda: said(management, "ControlPlaneInitialized")[1] == "NotInitialized")
     assert "controlPlaneEndpoint" not in management.get("clusters", "east")["spec"]

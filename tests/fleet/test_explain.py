@@ -44,6 +44,7 @@ def changes(managed: Object, *workers: Object, others: int = 0, config: Object |
     return explain(managed, workers, there, config).changes
 
 
+UNCORDON = "(spec.unschedulable and spec.drain: false)"
 MAKE = "let a worker be made: ConfigMap shoal-system/auto-workers with max 1"
 TAINT = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
 
@@ -108,6 +109,8 @@ TAINT = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
         (cluster(), [worker("w", 9, capacityLimit=2)], 2, ["raise capacityLimit of w (2 -> 3)", MAKE]),
         (cluster(), [worker("w", 2, capacityLimit=2)], 2, [MAKE]),
         (cluster(), [worker("w", ready=False)], 0, ["bring w back: it is not ready", MAKE]),
+        (cluster(), [worker("w", drain=True)], 0, [f"uncordon w {UNCORDON}", MAKE]),
+        (cluster(), [worker("w", unschedulable=True)], 0, [f"uncordon w {UNCORDON}", MAKE]),
         (cluster(infrastructure="kind"), [worker("w")], 0, ["ask for infrastructure embedded"]),
         (cluster(), [worker("w", 1, ready=False)], 1, [MAKE]),
         (cluster(workerSelector={"matchLabels": {"not a label!": ""}}), [worker("w")], 0, ["remove workerSelector"]),
@@ -116,7 +119,7 @@ TAINT = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
     ids=[
         *("slot", "slots", "capacity-0", "taint", "location", "selector", "one-of-two-labels", "version", "nodes"),
         *("pool", "pools", "capacity-limit", "capacity-and-limit"),
-        *("not-ready", "infrastructure", "two-things-at-once", "no-selector", "no-workers"),
+        *("not-ready", "drained", "cordoned", "infrastructure", "two-things-at-once", "no-selector", "no-workers"),
     ],
 )
 def test_what_single_change_helps(managed: Object, workers: list[Object], others: int, helps: list[str]) -> None:

@@ -18,6 +18,7 @@ from tests.fleet.fleets import SYSTEM, Fleet, condition, eventually, fleet, gone
 Object = dict[str, Any]
 NOW = "2026-11-15T12:00:00Z"
 START = 1_700_000_000.0
+FIRST = "must be moved (spec.drain: true) or deleted first"
 
 
 def lease_at(seconds: float) -> Object:
@@ -186,7 +187,7 @@ async def test_a_worker_deleted_while_it_hosts_stays_until_its_clusters_are_gone
         assert phase(waiting) == "Terminating"
         said = condition(waiting, "Deleting")
         assert (said["status"], said["reason"]) == ("True", "HostsManagedClusters")
-        assert said["message"] == "1 ManagedCluster it hosts must be deleted first: default/east; it gets no new ones"
+        assert said["message"] == f"1 ManagedCluster it hosts {FIRST}: default/east; it gets no new ones"
         await made.create("west")
         west = await made.until("west", lambda obj: condition(obj, "Scheduled"))
         assert condition(west, "Scheduled")["reason"] == "WorkersLeaving"
@@ -220,7 +221,7 @@ async def test_a_worker_that_hosts_nothing_goes_at_once(tmp_path: Path) -> None:
         (
             ["a/4", "a/3", "a/2", "a/1"],
             "HostsManagedClusters",
-            "4 ManagedClusters it hosts must be deleted first: a/1, a/2, a/3, …; it gets no new ones",
+            f"4 ManagedClusters it hosts {FIRST}: a/1, a/2, a/3, …; it gets no new ones",
         ),
     ],
 )

@@ -309,7 +309,7 @@ async def test_nothing_is_decided_on_half_a_list(tmp_path: Path) -> None:
         ("a", {"nodes": -1}, "spec.nodes"),
         ("a", {"version": "1.36"}, "spec.version"),
         ("a", {"infrastructure": "docker"}, "spec.infrastructure"),
-        ("a", {"onWorkerLost": "Move"}, "spec.onWorkerLost"),
+        ("a", {"onWorkerLost": "Delete"}, "spec.onWorkerLost"),
         ("a", {"preferredLocations": ["x" * 64]}, "spec.preferredLocations[0]"),
     ],
 )

@@ -47,6 +47,7 @@ def why_not(asked: Demand, worker: Candidate, used: Usage) -> str:
         (Demand(), replace(ROOMY, capacity=0), 0, "takes no clusters (capacity 0)"),
         (Demand(), replace(ROOMY, ready=False), 0, "is not ready"),
         (Demand(), replace(ROOMY, leaving=True), 0, "is being deleted"),
+        (Demand(), replace(ROOMY, cordoned=True), 0, "is cordoned"),
         (Demand(infrastructure="kind"), ROOMY, 0, "does not provide infrastructure kind"),
         (Demand(infrastructure="kind"), replace(ROOMY, provides=frozenset({"kind"})), 0, ""),
         (Demand(location="north"), ROOMY, 0, "is not in location north"),
@@ -343,6 +344,8 @@ def test_a_worker_is_made_for_what_is_asked() -> None:
     again = grow(NORTH, FULL, [ROOMY, made], ALLOWED)
     assert again.worker is None, "one at a time"
     assert again.because == found.because
+    stuck = grow(NORTH, FULL, [replace(made, trouble="no disk")], ALLOWED)
+    assert stuck.because.message == f"waits for worker {name}, which does not run: no disk; {FULL.message}"
     full = grow(NORTH, FULL, [ROOMY, replace(made, ready=True)], ALLOWED)
     assert full.worker is not None
     assert full.worker["metadata"]["name"] == name.removesuffix("1") + "2"
@@ -373,3 +376,6 @@ def test_a_setting_that_is_no_number_is_said() -> None:
     found = grow(NORTH, FULL, [], setting({"data": {"max": "many"}}))
     assert found.worker is None
     assert found.because.message == f"{FULL.message}; ConfigMap shoal-system/auto-workers: max is no number: 'many'"
+    assert setting({"data": {"max": "1", "capacity": "0"}}).wrong.endswith(
+        "capacity is 0: such a Worker takes no clusters"
+    )

@@ -52,6 +52,8 @@ later_steps = st.one_of(
     cluster_steps,
     st.tuples(st.just("gone"), st.integers(0, 5)),
     st.tuples(st.just("unbind"), st.integers(0, 5)),
+    st.tuples(st.just("move"), st.integers(0, 5), st.sampled_from(NAMES)),
+    st.tuples(st.just("moved"), st.integers(0, 5)),
     st.tuples(st.just("no worker"), st.sampled_from(NAMES)),
     st.tuples(st.just("fail"), st.integers(1, 3)),
     st.tuples(st.just("late")),
@@ -161,6 +163,15 @@ def play(told: list[Any]) -> World:
                     if (old := world.managed.get(("", group, f"c{number}"))) is not None:
                         kept = {name: value for name, value in old["status"].items() if name != "assignedWorker"}
                         world.put(number, old["spec"], group, kept)
+            case "move", number, name:
+                for group in "xy":
+                    if (old := world.managed.get(("", group, f"c{number}"))) is not None:
+                        world.put(number, old["spec"], group, {**old["status"], "move": {"to": name}})
+            case "moved", number:
+                for group in "xy":
+                    old = world.managed.get(("", group, f"c{number}"))
+                    if old is not None and (to := fleet.moving_to(old)):
+                        world.put(number, old["spec"], group, {"assignedWorker": to, "lastWorker": to})
             case "fail", number:
                 world.settle(number)
             case ("late",):
@@ -283,6 +294,26 @@ def test_more_nodes_take_more_of_the_worker_that_has_it() -> None:
     world.put(1, {"nodes": 1}, "x", {})
     world.settle()
     assert world.room.line_of(("", "x", "c1")) is not None
+
+
+def test_one_that_is_moved_has_room_on_both_until_it_is_there() -> None:
+    world = World()
+    for name in "ab":
+        world.worker(name, ROOM, True, False)
+    world.put(0, {"nodes": 1}, "x", {"assignedWorker": "a"})
+    record = world.ledger.records[EAST]
+    world.ledger.reserve(record, "b")
+    assert [world.ledger.used(name).clusters for name in "ab"] == [1, 1], "before anything is written"
+    world.put(0, {"nodes": 1}, "x", {"assignedWorker": "a", "move": {"to": "b"}})
+    world.put(1, {"nodes": 1}, "x", {})
+    world.settle()
+    assert world.room.line_of(("", "x", "c1")) is not None, "neither has room"
+    world.put(0, {"nodes": 1}, "x", {"assignedWorker": "b"})
+    world.settle()
+    assert fleet.assigned_worker(world.managed["", "x", "c1"]) == "a"
+    world.ledger.reserve(record, "a")
+    world.ledger.reserve(record, "")
+    assert [world.ledger.used(name).clusters for name in "ab"] == [1, 1]
 
 
 def test_a_worker_elsewhere_is_no_candidate() -> None:

@@ -64,7 +64,7 @@ async def test_a_worker_joins(tmp_path: Path) -> None:
             "version": "v1.36.4",
             "capacity": 7,
             "location": "north",
-            "infrastructure": "process",
+            "infrastructure": "external",
             "provides": ["embedded"],
             "versions": list(SUPPORTED),
         }

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from shoal.assemble.plan import explain_object, plan_objects
-from shoal.cli.plan import text
+from shoal.cli.asking import AskingError
+from shoal.cli.plan import read, text
 from shoal.kinds import placement, workload
 from shoal.objects.errors import BadRequest, NotFound
 from tests.placement.hub import Hub
@@ -61,6 +64,18 @@ async def test_a_plan_tells_what_would_move_and_changes_nothing(fleet: Hub) -> N
     (nowhere,) = await plan_objects(fleet.client, [rule(clusters={"names": ["moon"]})])
     assert (nowhere.after, nowhere.unplaced, nowhere.removed) == ({}, 10, 10)
     assert fleet.world.server.core.cache.revision == revision
+
+
+async def test_manifests_may_be_lists(tmp_path: Path) -> None:
+    file = tmp_path / "all.json"
+    several = {"apiVersion": "v1", "kind": "List", "items": [deployment(3, "a"), deployment(4, "b")]}
+    file.write_text(json.dumps(several))
+    assert [one["metadata"]["name"] for one in read(str(file))] == ["a", "b"]
+    file.write_text(json.dumps({"apiVersion": "apps/v1", "kind": "DeploymentList", "items": [deployment(3, "c")]}))
+    assert [one["metadata"]["name"] for one in read(str(file))] == ["c"]
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [{"kind": "Deployment"}]}))
+    with pytest.raises(AskingError, match="not a named object"):
+        read(str(file))
 
 
 async def test_a_plan_that_cannot_be_made_says_why(fleet: Hub) -> None:

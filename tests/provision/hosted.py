@@ -27,8 +27,9 @@ _numbers = itertools.count(1)
 
 def cluster_objects(name: str) -> list[Object]:
     reference = {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "EmbeddedCluster", "name": name}
+    alone = {"name": name, "annotations": {"workloads.kcp.dev/register": "false"}}
     return [
-        {"apiVersion": CORE, "kind": "Cluster", "metadata": {"name": name}, "spec": {"infrastructureRef": reference}},
+        {"apiVersion": CORE, "kind": "Cluster", "metadata": alone, "spec": {"infrastructureRef": reference}},
         {"apiVersion": EMBEDDED, "kind": "EmbeddedCluster", "metadata": {"name": name}, "spec": {}},
     ]
 

@@ -333,7 +333,7 @@ authorization {{ users = [
     subscribe: [ "_INBOX_worker-w1.>" ] }} }}
 ] }}
 """
-"""As docs/fleet.md has them."""
+"""As docs/bus.md has them."""
 
 
 async def test_permissions_hold_a_worker_to_its_own_subjects(tmp_path: Path) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from shoal.assemble.datadir import kubeconfig
+from shoal.kinds.apischema import digest_of
 from shoal.sync.loops import SyncSettings
 from tests.serving import DEFINITIONS, WIDGETS, Cluster, Server, fresh_cluster, widget, widget_definition
 from tests.sync.hubs import own_hub
+from tests.sync.test_learned import own_schema
 from tests.sync.world import (
     IMPORTS,
     NEGOTIATED,
+    SCHEMAS,
     WORKLOAD_CLUSTERS,
     Object,
     World,
@@ -57,11 +60,15 @@ def test_a_kind_kubernetes_knows_is_learned_as_the_built_in_it_is(server: Server
         assert hub.get(DEPLOYMENTS).status == 404
         member = fresh_cluster(server, profile="cluster")
         register(hub, member, "east")
-        assert ready(hub, "east")["status"]["syncedResources"] == ["configmaps", "deployments.apps", "secrets"]
+        assert ready(hub, "east")["status"]["syncedResources"] == [
+            *("configmaps", "deployments.apps", "persistentvolumeclaims", "secrets", "serviceaccounts", "services")
+        ]
         offered = hub.get(f"{IMPORTS}/deployments.east.v1.apps").ok()
         assert condition(offered, "Compatible")["status"] == condition(offered, "Available")["status"] == "True"
         assert offered["spec"]["subResources"] == [{"name": "scale"}, {"name": "status"}]
         assert offered["metadata"]["annotations"] == {"apiresource.kcp.dev/apiVersion": "apps/v1"}
+        # A cluster of Shoal has what the hub has: there is nothing to restrict.
+        assert offered["spec"]["schemaDigest"] == digest_of(own_schema("apps", "Deployment"))
         agreed = hub.get(f"{NEGOTIATED}/deployments.v1.apps").ok()
         assert [condition(agreed, kind)["status"] for kind in ("Submitted", "Published", "Enforced")] == [
             "True",
@@ -86,6 +93,7 @@ def test_a_kind_kubernetes_knows_is_learned_as_the_built_in_it_is(server: Server
         assert row(hub, WORKLOAD_CLUSTERS)[:3] == ["east", "True", "WorkloadClusterReady"]
         assert row(hub, IMPORTS)[:6] == ["deployments.east.v1.apps", "east", "apps/v1", "deployments", "True", "True"]
         assert row(hub, NEGOTIATED)[:6] == ["deployments.v1.apps", True, "apps/v1", "deployments", "True", "False"]
+        assert "deployments.v1.apps" in {each["spec"]["firstFor"] for each in hub.get(SCHEMAS).ok()["items"]}
 
         # No cluster offers it any more: it stays as long as there are objects of it.
         hub.delete(f"{WORKLOAD_CLUSTERS}/east").ok()
@@ -93,6 +101,7 @@ def test_a_kind_kubernetes_knows_is_learned_as_the_built_in_it_is(server: Server
         assert hub.get(f"{DEPLOYMENTS}/web").status == 200
         hub.delete(f"{DEPLOYMENTS}/web").ok()
         hub.eventually(lambda: hub.get(NEGOTIATED).ok()["items"] == [])
+        hub.eventually(lambda: hub.get(SCHEMAS).ok()["items"] == [])
         assert hub.get(DEPLOYMENTS).status == 404
         assert "apps" not in {group["name"] for group in hub.get("/apis").ok()["groups"]}
         member.close()
@@ -130,7 +139,8 @@ def test_a_cluster_whose_schema_does_not_fit_is_told_which_field(server: Server)
         ready(hub, "east")
         register(hub, west, "west")
         found = told(hub, f"{IMPORTS}/widgets.west.v1.example.com", "Compatible", "False")
-        assert (found["reason"], found["message"]) == ("IncompatibleSchema", "spec.color: is not there")
+        said = "spec.color: is not there (schemaUpdateStrategy is UpdateUnpublished)"
+        assert (found["reason"], found["message"]) == ("IncompatibleSchema", said)
         assert "widgets.example.com" not in ready(hub, "west")["status"]["syncedResources"]
         assert "widgets.example.com" in ready(hub, "east")["status"]["syncedResources"]
         register(hub, north, "north")
@@ -155,15 +165,16 @@ def test_a_definition_made_by_hand_decides(server: Server) -> None:
         member.close()
 
 
-def test_equal_schemas_are_stored_once_and_publishing_can_wait(server: Server) -> None:
-    with own_hub(server, SyncSettings(auto_publish=False)) as hub:
+def test_publishing_can_wait(server: Server) -> None:
+    with own_hub(server, SyncSettings(("deployments.apps",), auto_publish=False)) as hub:
         members = [fresh_cluster(server, profile="cluster") for _ in range(2)]
         for number, member in enumerate(members):
             register(hub, member, f"m{number}")
-            assert ready(hub, f"m{number}")["status"]["syncedResources"] == ["configmaps", "secrets"]
+            assert ready(hub, f"m{number}")["status"]["syncedResources"] == ["configmaps", "secrets", "serviceaccounts"]
         first, second = (hub.get(f"{IMPORTS}/deployments.m{n}.v1.apps").ok()["spec"] for n in range(2))
-        assert ("openAPIV3Schema" in first, "openAPIV3Schema" in second) == (True, False)
-        assert first["schemaDigest"] == second["schemaDigest"]
+        assert ("openAPIV3Schema" in first, "openAPIV3Schema" in second) == (False, False)
+        [schema] = hub.get(SCHEMAS).ok()["items"]
+        assert first["schemaDigest"] == second["schemaDigest"] == schema["metadata"]["name"]
         assert hub.get(DEPLOYMENTS).status == 404
         hub.patch(f"{NEGOTIATED}/deployments.v1.apps", {"spec": {"publish": True}}).ok()
         assert hub.get(DEPLOYMENTS).status == 200
@@ -171,6 +182,10 @@ def test_equal_schemas_are_stored_once_and_publishing_can_wait(server: Server) -
             synced(hub, path, "deployments.apps")
         hub.delete(f"{NEGOTIATED}/deployments.v1.apps").ok()
         hub.eventually(lambda: hub.get(f"{NEGOTIATED}/deployments.v1.apps").status == 200)
+        # Somebody deletes the schema: it comes back, and nothing is lost meanwhile.
+        hub.delete(f"{SCHEMAS}/{first['schemaDigest']}").ok()
+        hub.patch(f"{IMPORTS}/deployments.m0.v1.apps", {"spec": {"schemaUpdateStrategy": "UpdateNever"}}).ok()
+        told(hub, f"{IMPORTS}/deployments.m0.v1.apps", "Compatible", "True")
         for member in members:
             member.close()
 

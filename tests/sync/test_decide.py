@@ -1,4 +1,4 @@
-"""The decisions of registration and of the syncer, as tables."""
+"""The decisions of the syncer, as tables."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from shoal.kinds import workload
-from shoal.sync.registration.decide import cluster_for
-from shoal.sync.registration.decide import decide as decide_registration
-from shoal.sync.syncer.decide import SYNCED_DIGEST, SYNCED_FROM, Plan, Target, copy_of, covers, fingerprint, plan
+from shoal.sync.syncer.decide import Plan, Target, copy_of, covers, fingerprint, plan
+from shoal.sync.syncer.travelling import SYNCED_DIGEST, SYNCED_FROM
 
 Object = dict[str, Any]
 
@@ -17,48 +16,11 @@ TARGET = Target("east", "hub-1", "apps/v1", "Deployment", status=True)
 FINALIZER = "workloads.kcp.dev/syncer-east"
 
 
-def managed(phase: str = "Running", register: bool = True, **metadata: object) -> Object:
-    return {"metadata": {"name": "a", **metadata}, "spec": {"register": register}, "status": {"phase": phase}}
-
-
-def registered(namespace: str = "default", name: str = "a", **metadata: object) -> Object:
-    made = cluster_for(namespace, name)
-    return {**made, "metadata": {**made["metadata"], "uid": "u-1", **metadata}}
-
-
-FOREIGN = {"metadata": {"name": "a", "uid": "u-9"}}
-
-
-@pytest.mark.parametrize(
-    ("given", "cluster", "created", "deleted", "reason"),
-    [
-        (managed(), None, True, "", ""),
-        (managed("Provisioning"), None, False, "", ""),
-        (managed("Failed"), registered(), False, "", "Registered"),
-        (managed(), registered(), False, "", "Registered"),
-        (managed(), FOREIGN, False, "", "NameTaken"),
-        (managed(register=False), registered(), False, "u-1", "NotRegistered"),
-        (managed(register=False), FOREIGN, False, "", "NotRegistered"),
-        (managed(deletionTimestamp="now"), registered(), False, "u-1", ""),
-        (managed(deletionTimestamp="now"), registered(deletionTimestamp="now"), False, "", ""),
-        (None, registered(), False, "u-1", ""),
-        (None, registered("team", "a"), False, "", ""),
-        (None, FOREIGN, False, "", ""),
-    ],
-)
-def test_registration(given: Object | None, cluster: Object | None, created: bool, deleted: str, reason: str) -> None:
-    decision = decide_registration("default", "a", given, cluster)
-    assert (decision.create is not None, decision.delete) == (created, deleted)
-    assert (decision.condition.reason if decision.condition else "") == reason
-
-
 def test_names_of_workload_clusters() -> None:
     assert workload.name_for("default", "a") == "a"
     assert workload.name_for("team", "a") == "team.a"
     assert workload.managed_by_name("team.a") == [("default", "team.a"), ("team", "a")]
-    long = "n" * 60
-    assert decide_registration("team", long, managed(), None).condition is not None
-    assert len(workload.managed_value("team", long)) == 63
+    assert len(workload.managed_value("team", "n" * 60)) == 63
     finalizer = workload.finalizer_of("c" * 63)
     assert len(finalizer.partition("/")[2]) == 63
     assert finalizer != workload.finalizer_of("c" * 62 + "d")

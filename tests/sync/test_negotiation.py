@@ -1,4 +1,4 @@
-"""Schemas: how they are read, compared, and what is decided of them."""
+"""What is imported, agreed on, told and served of APIs: decisions, without a server."""
 
 from __future__ import annotations
 
@@ -7,18 +7,53 @@ from typing import Any
 import pytest
 
 from shoal.kinds.apiresource import Api, import_name, is_settled, negotiated_name, parse_resource
-from shoal.sync.importer.decide import Offer, decide
-from shoal.sync.importer.openapi import SchemaError, digest_of, plain, schema_of
-from shoal.sync.negotiation.compat import problems
-from shoal.sync.negotiation.decide import Served, first, is_withdrawable
-from shoal.sync.negotiation.decide import decide as negotiate
+from shoal.kinds.apischema import digest_of
+from shoal.sync.importer.decide import Offer, decide, stored
+from shoal.sync.negotiation.agreement import Agreement, Offered, agree, enforced
+from shoal.sync.negotiation.decide import Served, changed, first, is_withdrawable, offered, tell
+from shoal.sync.negotiation.definition import definition, spec_of
 
 Object = dict[str, Any]
 
 API = Api("example.com", "v1", "widgets")
 CLUSTER = {"metadata": {"name": "east", "uid": "u-1"}}
-SCHEMA: Object = {"type": "object", "properties": {"spec": {"type": "object"}}}
-_REF = "#/components/schemas/"
+STRING, INTEGER = {"type": "string"}, {"type": "integer"}
+
+
+def of(**properties: Object) -> Object:
+    return {"type": "object", "properties": properties}
+
+
+AB, A, B, ABC = of(a=STRING, b=STRING), of(a=STRING), of(b=STRING), of(a=STRING, b=STRING, c=STRING)
+
+
+def offer(schema: Object) -> Offer:
+    return Offer(API, "Widget", True, schema, digest_of(schema), subresources=({"name": "status"},))
+
+
+def import_of(name: str, schema: Object = AB, created: str = "2026-01-01T00:00:00Z", **spec: object) -> Object:
+    cluster = {"metadata": {"name": name, "uid": f"u-{name}"}}
+    made = decide(cluster, [offer(schema)], []).create[0]
+    metadata = {**made["metadata"], "uid": f"i-{name}", "creationTimestamp": created, "generation": 1}
+    return {**made, "metadata": metadata, "spec": {**made["spec"], **spec}}
+
+
+def offers(**schemas: Object) -> list[Offered]:
+    """By name; they came in that order."""
+    return [Offered(name, {**import_of(name)["spec"], "openAPIV3Schema": schema}) for name, schema in schemas.items()]
+
+
+def strategy(found: list[Offered], name: str, chosen: str) -> list[Offered]:
+    return [
+        Offered(one.name, {**one.spec, "schemaUpdateStrategy": chosen}) if one.name == name else one for one in found
+    ]
+
+
+def agreed(found: Agreement) -> Object:
+    assert found.spec is not None
+    assert found.spec["schemaDigest"] == digest_of(found.spec["openAPIV3Schema"])
+    schema: Object = found.spec["openAPIV3Schema"]
+    return schema
 
 
 def test_names() -> None:
@@ -27,221 +62,244 @@ def test_names() -> None:
     assert negotiated_name(Api("", "v1", "pods")) == "pods.v1.core"
     assert parse_resource("deployments.apps") == ("deployments", "apps")
     assert parse_resource("pods") == parse_resource("pods.core") == ("pods", "")
-
-
-def document(**schemas: Object) -> Object:
-    kind = {"x-kubernetes-group-version-kind": [{"group": "example.com", "version": "v1", "kind": "Widget"}]}
-    schemas["Widget"] = {**schemas["Widget"], **kind}
-    return {"components": {"schemas": schemas}}
-
-
-def test_references_are_followed_and_descriptions_dropped() -> None:
-    widget = {
-        "type": "object",
-        "description": "gone",
-        "properties": {
-            "metadata": {"allOf": [{"$ref": _REF + "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}], "default": {}},
-            "description": {"type": "string", "description": "a property of that name stays"},
-            "spec": {"allOf": [{"$ref": _REF + "Spec"}], "description": "gone", "default": {}},
-            "template": {"$ref": _REF + "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"},
-        },
-    }
-    spec = {
-        "type": "object",
-        "properties": {
-            "size": {"$ref": _REF + "io.k8s.apimachinery.pkg.api.resource.Quantity"},
-            "parts": {
-                "type": "array",
-                "items": {"$ref": _REF + "Part"},
-                "x-kubernetes-patch-strategy": "merge",
-                "x-kubernetes-patch-merge-key": "name",
-            },
-            "tags": {"type": "array", "items": {"type": "string"}, "x-kubernetes-patch-strategy": "merge"},
-        },
-    }
-    part = {"type": "object", "properties": {"name": {"type": "string"}}}
-    assert schema_of(document(Widget=widget, Spec=spec, Part=part), "example.com", "v1", "Widget") == {
-        "type": "object",
-        "properties": {
-            "metadata": {"type": "object"},
-            "description": {"type": "string"},
-            "spec": {
-                "type": "object",
-                "default": {},
-                "properties": {
-                    "size": {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True},
-                    "parts": {
-                        "type": "array",
-                        "items": part,
-                        "x-kubernetes-list-type": "map",
-                        "x-kubernetes-list-map-keys": ["name"],
-                    },
-                    "tags": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
-                },
-            },
-            "template": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
-        },
-    }
-
-
-def test_schemas_that_cannot_be_told() -> None:
-    widget = {"type": "object", "properties": {"next": {"$ref": _REF + "Widget"}}}
-    with pytest.raises(SchemaError, match="Widget refers to itself"):
-        schema_of(document(Widget=widget), "example.com", "v1", "Widget")
-    with pytest.raises(SchemaError, match="has no Gadget"):
-        schema_of(document(Widget=widget), "example.com", "v1", "Gadget")
-    lost = {"type": "object", "properties": {"next": {"$ref": _REF + "Lost"}}}
-    with pytest.raises(SchemaError, match="refers to Lost and has it not"):
-        schema_of(document(Widget=lost), "example.com", "v1", "Widget")
-
-
-def of(**properties: Object) -> Object:
-    return {"type": "object", "properties": properties}
-
-
-STRING, INTEGER, NUMBER = {"type": "string"}, {"type": "integer"}, {"type": "number"}
-STRINGS = {"type": "array", "items": STRING}
-ANY = {"type": "object", "additionalProperties": STRING}
-
-
-@pytest.mark.parametrize(
-    ("existing", "new", "wanted"),
-    [
-        (of(a=STRING), of(a=STRING), []),
-        (of(a=STRING), of(a=STRING, b=STRING), []),
-        (of(a=STRING, b=STRING), of(a=STRING), ["b: is not there"]),
-        (of(a=of(b=STRING)), of(a=of()), ["a.b: is not there"]),
-        (of(a=STRING), {"type": "object", "additionalProperties": STRING}, []),
-        (of(a=INTEGER), {"type": "object", "additionalProperties": STRING}, ["a: the type is string, not integer"]),
-        (of(a=STRING), {"type": "object", "additionalProperties": True}, []),
-        (ANY, of(), ["the object: additionalProperties are not accepted"]),
-        (of(a=INTEGER), of(a=NUMBER), []),
-        (of(a=NUMBER), of(a=INTEGER), ["a: the type is integer, not number"]),
-        (of(a=STRING), of(a={"type": "boolean"}), ["a: the type is boolean, not string"]),
-        (of(a={**STRING, "enum": ["x"]}), of(a={**STRING, "enum": ["x", "y"]}), []),
-        (of(a={**STRING, "enum": ["x", "y"]}), of(a={**STRING, "enum": ["x"]}), ["a: the value 'y' is not accepted"]),
-        (of(a=STRING), of(a={**STRING, "enum": ["x"]}), ["a: only some values are accepted"]),
-        (of(a=STRING), of(a={**STRING, "maxLength": 3}), ["a: maxLength differs"]),
-        (of(a=STRING), {**of(a=STRING), "required": ["a"]}, ["a: is required"]),
-        (of(l=STRINGS), of(l={"type": "array", "items": INTEGER}), ["l[]: the type is integer, not string"]),
-        (of(a=of()), of(a={**of(), "x-kubernetes-map-type": "atomic"}), ["a: x-kubernetes-map-type differs"]),
-        (
-            of(a={"type": "object", "x-kubernetes-preserve-unknown-fields": True}),
-            of(a=of()),
-            ["a: x-kubernetes-preserve-unknown-fields differs"],
-        ),
-    ],
-)
-def test_compatibility(existing: Object, new: Object, wanted: list[str]) -> None:
-    assert problems(existing, new) == wanted
-
-
-def offer(schema: Object | None = None) -> Offer:
-    schema = plain(schema or SCHEMA)
-    return Offer(API, "Widget", True, schema, digest_of(schema), subresources=("status",))
-
-
-def imported(schema: Object | None = None, name: str = "east", created: str = "2026-01-01T00:00:00Z") -> Object:
-    cluster = {"metadata": {"name": name, "uid": f"u-{name}"}}
-    made = decide(cluster, [offer(schema)], [], {}).create[0]
-    return {**made, "metadata": {**made["metadata"], "uid": f"i-{name}", "creationTimestamp": created}}
+    assert parse_resource("*") == ("*", "*")
+    assert parse_resource("*.apps") == ("*", "apps")
 
 
 def test_imports_follow_what_is_offered() -> None:
-    made = decide(CLUSTER, [offer()], [], {}).create[0]
-    assert made["spec"]["openAPIV3Schema"] == SCHEMA
+    made = decide(CLUSTER, [offer(AB)], []).create[0]
+    assert "openAPIV3Schema" not in made["spec"]
+    assert made["spec"]["schemaDigest"] == stored(offer(AB))["metadata"]["name"]
     assert made["metadata"]["ownerReferences"][0]["uid"] == "u-1"
-    found = imported()
-    assert decide(CLUSTER, [offer()], [found], {}) == decide(CLUSTER, [], [], {})
-    assert decide(CLUSTER, [], [found], {}).delete == (found,)
-    other = offer(of(spec=STRING))
-    changed = decide(CLUSTER, [other], [found], {}).update[0]
-    assert changed["spec"]["schemaDigest"] == other.digest
-    assert changed["spec"]["schemaUpdateStrategy"] == "UpdateUnpublished"
+    assert made["metadata"]["labels"] == {"workloads.kcp.dev/cluster": "east"}
+    assert made["spec"]["schemaUpdateStrategy"] == "UpdateUnpublished"
+    found = import_of("east", schemaUpdateStrategy="UpdateNever")
+    assert decide(CLUSTER, [offer(AB)], [found]) == decide(CLUSTER, [], [])
+    assert decide(CLUSTER, [], [found]).gone == (found,)
+    update = decide(CLUSTER, [offer(A)], [found]).update[0]
+    assert update["spec"]["schemaDigest"] == digest_of(A)
+    assert update["spec"]["schemaUpdateStrategy"] == "UpdateNever"
 
 
-def test_a_schema_that_is_the_negotiated_one_is_left_out() -> None:
-    digests = {API: offer().digest}
-    short = decide(CLUSTER, [offer()], [], digests).create[0]
-    assert "openAPIV3Schema" not in short["spec"]
-    assert decide(CLUSTER, [offer()], [short], digests) == decide(CLUSTER, [], [], {})
-    whole = decide(CLUSTER, [offer()], [short], {}).update[0]
-    assert whole["spec"]["openAPIV3Schema"] == SCHEMA
-    assert decide(CLUSTER, [offer()], [whole], digests) == decide(CLUSTER, [], [], {})
+# --- agreements ---
 
 
-def test_the_oldest_import_is_negotiated() -> None:
-    later = imported(of(spec=STRING), "a", "2026-01-02T00:00:00Z")
-    made = first(API, [later, imported()], publish=True)
+def test_the_first_is_what_is_agreed_and_others_narrow_it_until_it_is_published() -> None:
+    assert agreed(agree(None, False, offers(east=AB))) == AB
+    both = agree(None, False, offers(east=AB, west=A))
+    assert agreed(both) == A
+    assert both.problems == {"east": (), "west": ()}
+    assert agree(None, False, []).spec is None
+
+
+def test_what_is_published_is_narrowed_by_leave_only() -> None:
+    current = agree(None, False, offers(east=AB)).spec
+    found = offers(east=AB, west=A)
+    refused = agree(current, True, found)
+    assert agreed(refused) == AB
+    assert refused.problems == {"east": (), "west": ("b: is not there",)}
+    assert agreed(agree(current, True, strategy(found, "west", "UpdatePublished"))) == A
+    never = agree(current, False, strategy(found, "west", "UpdateNever"))
+    assert never.problems["west"] == ("b: is not there",)
+    assert agree(current, False, strategy(found, "west", "")).problems["west"]
+
+
+def test_it_widens_again_when_the_narrowest_leaves_or_widens() -> None:
+    narrow = agree(None, False, offers(east=AB, west=A)).spec
+    assert agreed(agree(narrow, True, offers(east=AB))) == AB
+    assert agreed(agree(narrow, True, offers(east=AB, west=ABC))) == AB
+    assert agreed(agree(narrow, True, offers(east=ABC))) == ABC
+
+
+def test_an_import_that_becomes_narrower_is_out_or_narrows() -> None:
+    current = agree(None, False, offers(east=AB, west=AB)).spec
+    out = agree(current, True, offers(east=AB, west=A))
+    assert (agreed(out), out.problems["west"]) == (AB, ("b: is not there",))
+    alone = agree(current, True, offers(west=A))
+    assert (agreed(alone), alone.problems["west"]) == (AB, ("b: is not there",))
+    freely = agree(current, True, strategy(offers(west=A), "west", "UpdatePublished"))
+    assert (agreed(freely), freely.problems["west"]) == (A, ())
+
+
+def test_a_conflict_is_told_whatever_the_strategy_and_hurts_nobody_else() -> None:
+    current = agree(None, False, offers(east=AB)).spec
+    found = strategy(offers(east=AB, west=of(a=INTEGER), north=A), "north", "UpdatePublished")
+    told = agree(current, True, strategy(found, "west", "UpdatePublished"))
+    assert agreed(told) == A
+    assert told.problems["west"][0] == "a: the type is integer, not string"
+    assert told.problems["north"] == ()
+
+
+def test_a_schema_that_is_none_stops_nobody_else() -> None:
+    found = agree(None, False, offers(east=AB, west={"type": "object", "required": 5}, north=A))
+    assert agreed(found) == A
+    assert found.problems == {"east": (), "west": ("the schema cannot be read",), "north": ()}
+
+
+def test_an_agreement_settles_at_once() -> None:
+    for schemas in ([AB, A], [A, B, ABC], [ABC, AB, of(a=INTEGER)]):
+        found = offers(**{f"c{number}": schema for number, schema in enumerate(schemas)})
+        once = agree(None, False, found)
+        for published in (False, True):
+            assert agree(once.spec, published, found) == once
+
+
+def test_one_whose_schema_is_not_known_keeps_what_is_agreed() -> None:
+    narrow = agree(None, False, offers(east=AB, west=A)).spec
+    unknown = Offered("west", import_of("west")["spec"])
+    found = agree(narrow, True, [*offers(east=AB), unknown])
+    assert agreed(found) == A
+    assert "west" not in found.problems
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"scope": "Cluster"}, "scope is Cluster, not Namespaced"),
+        ({"kind": "Gadget"}, "kind is Gadget, not Widget"),
+        ({"subResources": []}, "the subresource status is not there"),
+    ],
+)
+def test_scope_names_and_subresources_are_compared(other: Object, said: str) -> None:
+    first, second = offers(east=AB, west=AB)
+    second = Offered("west", {**second.spec, **other})
+    found = agree(agree(None, False, [first]).spec, True, [first, second])
+    assert found.problems == {"east": (), "west": (said,)}
+
+
+def test_scale_by_other_paths_is_another_scale() -> None:
+    def scaled(name: str, path: str) -> Offered:
+        sub = {"name": "scale", "specReplicasPath": path}
+        return Offered(name, {**offers(east=AB)[0].spec, "subResources": [sub]})
+
+    found = agree(None, False, [scaled("east", ".spec.a"), scaled("west", ".spec.b")])
+    assert found.spec is not None
+    assert found.spec["subResources"] == []
+    refused = agree(agree(None, False, [scaled("east", ".spec.a")]).spec, True, [scaled("west", ".spec.b")])
+    assert refused.problems["west"] == ("the subresource scale has other paths",)
+
+
+def test_short_names_and_categories_are_those_all_have() -> None:
+    first, second = offers(east=AB, west=AB)
+    one = Offered("east", {**first.spec, "shortNames": ["w", "wd"], "categories": ["all"]})
+    other = Offered("west", {**second.spec, "shortNames": ["wd"], "categories": ["all", "toys"]})
+    found = agree(None, False, [one, other])
+    assert found.spec is not None
+    assert (found.spec["shortNames"], found.spec["categories"]) == (["wd"], ["all"])
+
+
+# --- what is told and served ---
+
+
+def negotiated(publish: bool = True, schema: Object = AB) -> Object:
+    made = first(API, agree(None, False, offers(east=schema)), publish)
     assert made is not None
-    assert made["metadata"]["name"] == "widgets.v1.example.com"
-    assert made["spec"]["openAPIV3Schema"] == SCHEMA
-    assert made["spec"]["publish"] is True
-    assert "location" not in made["spec"]
-    short = decide(CLUSTER, [offer()], [], {API: offer().digest}).create[0]
-    assert first(API, [short], publish=True) is None
+    return made
 
 
 def told(conditions: Any) -> dict[str, tuple[str, str]]:
     return {c.type: (c.status, c.reason) for c in conditions}
 
 
-def test_negotiation_of_a_kind_the_hub_serves_by_itself() -> None:
-    agreed, found = first(API, [imported()], publish=True), imported()
-    assert agreed is not None
-    waiting = negotiate(agreed, [found], Served(by_itself=True))
+def test_the_schema_of_an_import_is_found_by_its_digest() -> None:
+    later, sooner = import_of("a", created="2026-01-02T00:00:00Z"), import_of("b")
+    found = offered([later, sooner], {digest_of(AB): AB})
+    assert [one.name for one in found] == ["widgets.b.v1.example.com", "widgets.a.v1.example.com"]
+    assert found[0].spec["openAPIV3Schema"] == AB
+    assert not offered([later], {})[0].known
+
+
+def test_conditions_of_a_kind_the_hub_serves_by_itself() -> None:
+    found, agreement = offers(east=AB), agree(None, False, offers(east=AB))
+    waiting = tell(negotiated(), found, agreement, Served(by_itself=True))
     assert told(waiting.negotiated)["Published"] == ("False", "NotServedYet")
-    done = negotiate(agreed, [found], Served(by_itself=True, listed=True))
+    done = tell(negotiated(), found, agreement, Served(by_itself=True, listed=True))
     assert told(done.negotiated) == {
         "Submitted": ("True", "Submitted"),
         "Published": ("True", "Served"),
         "Enforced": ("False", "Negotiated"),
     }
-    assert told(done.imports[found["metadata"]["name"]]) == {
-        "Compatible": ("True", "Compatible"),
-        "Available": ("True", "Served"),
-    }
-    assert done.definition is None
-    private = {**agreed, "spec": {**agreed["spec"], "publish": False}}
-    assert told(negotiate(private, [found], Served(by_itself=True)).negotiated)["Published"] == ("False", "NotAsked")
+    assert told(done.imports["east"]) == {"Compatible": ("True", "Compatible"), "Available": ("True", "Served")}
+    private = tell(negotiated(publish=False), found, agreement, Served(by_itself=True))
+    assert told(private.negotiated)["Published"] == told(private.imports["east"])["Available"] == ("False", "NotAsked")
+    core = negotiated()
+    core["spec"]["groupVersion"] = {"group": "", "version": "v1"}
+    assert told(tell(core, [], agreement, Served()).negotiated)["Published"] == ("False", "CannotBeServed")
 
 
-def test_negotiation_of_a_kind_that_needs_a_definition() -> None:
-    agreed = first(API, [imported()], publish=True)
-    assert agreed is not None
-    made = negotiate(agreed, [], Served()).definition
+def test_a_definition_that_is_refused_is_told() -> None:
+    found, agreement = offers(east=AB), agree(None, False, offers(east=AB))
+    refused = tell(negotiated(), found, agreement, Served(refused="spec.names: no"))
+    assert (
+        told(refused.negotiated)["Submitted"] == told(refused.negotiated)["Published"] == ("False", "DefinitionRefused")
+    )
+    conflict = {"type": "NamesAccepted", "status": "False", "message": '"Widget" is already in use'}
+    crd = {**definition([negotiated()], None), "status": {"conditions": [conflict]}}  # type: ignore[dict-item]
+    [_, published, _] = tell(negotiated(), found, agreement, Served(definition=crd)).negotiated
+    assert (published.reason, published.message) == ("DefinitionRefused", '"Widget" is already in use')
+
+
+def test_an_import_that_does_not_fit_is_told_which_fields() -> None:
+    many = of(**dict.fromkeys("abcdefg", STRING))
+    agreement = enforced({**offers(east=many)[0].spec}, offers(east=many, west=of()))
+    [compatible, _] = tell(negotiated(), offers(east=many, west=of()), agreement, Served()).imports["west"]
+    names = ("a", "b", "c", "d", "e")
+    assert compatible.message == "; ".join([*(f"{name}: is not there" for name in names), "and 2 more"])
+    [unknown, _] = tell(negotiated(), offers(north=A), agreement, Served()).imports["north"]
+    assert (unknown.status, unknown.reason) == ("Unknown", "SchemaUnknown")
+
+
+def test_what_was_agreed_is_written_only_when_it_changes() -> None:
+    had = negotiated()
+    assert changed(had, agree(had["spec"], True, offers(east=AB))) is None
+    new = changed(had, agree(None, False, offers(east=A)))
+    assert new is not None
+    assert new["spec"]["openAPIV3Schema"] == A
+    assert new["spec"]["publish"] is True
+
+
+def test_a_definition_by_hand_decides() -> None:
+    by_hand = definition([negotiated(schema=ABC)], None)
+    assert by_hand is not None
+    del by_hand["metadata"]["annotations"]
+    spec = spec_of(by_hand, API, negotiated()["spec"])
+    assert spec is not None
+    assert spec["openAPIV3Schema"] == ABC
+    assert spec_of(by_hand, Api("example.com", "v2", "widgets"), negotiated()["spec"]) is None
+    found = enforced(spec, offers(east=AB, west=ABC))
+    assert found.problems == {"east": ("c: is not there",), "west": ()}
+    said = tell(negotiated(), offers(east=AB), found, Served(listed=True, definition=by_hand))
+    assert told(said.negotiated)["Enforced"] == ("True", "ManualDefinition")
+    assert said.imports["east"][0].message == "c: is not there (a CRD made by hand decides)"
+
+
+def test_the_definition_has_all_versions_that_are_published() -> None:
+    one = negotiated()
+    two = negotiated(schema=A)
+    two["spec"] = {**two["spec"], "groupVersion": {"group": "example.com", "version": "v2beta1"}}
+    made = definition([two, one], None)
     assert made is not None
     assert made["metadata"]["name"] == "widgets.example.com"
+    assert [(v["name"], v["storage"]) for v in made["spec"]["versions"]] == [("v1", True), ("v2beta1", False)]
     assert made["spec"]["versions"][0]["subresources"] == {"status": {}}
-    assert negotiate(agreed, [], Served(definition=made, listed=True)).definition is None
-    manual = {"metadata": {"name": "widgets.example.com"}}
-    enforced = negotiate(agreed, [], Served(definition=manual, listed=True))
-    assert enforced.definition is None
-    assert told(enforced.negotiated)["Enforced"] == ("True", "ManualDefinition")
-
-
-def test_an_import_that_differs_is_told_why() -> None:
-    agreed = first(API, [imported()], publish=True)
-    assert agreed is not None
-    wrong = imported(of(spec=STRING), "west")
-    wrong["spec"] |= {"scope": "Cluster", "subResources": []}
-    [compatible, _] = negotiate(agreed, [wrong], Served(listed=True)).imports[wrong["metadata"]["name"]]
-    assert compatible.reason == "IncompatibleSchema"
-    assert compatible.message == (
-        "spec: the type is string, not object; scope is Cluster, not Namespaced; the subresource status is not there"
-    )
-    unknown = imported(name="west")
-    del unknown["spec"]["openAPIV3Schema"]
-    unknown["spec"]["schemaDigest"] = "other"
-    [compatible, _] = negotiate(agreed, [unknown], Served(listed=True)).imports[unknown["metadata"]["name"]]
-    assert (compatible.status, compatible.reason) == ("Unknown", "SchemaUnknown")
+    assert definition([one, two], made) is None
+    # A version that objects may be stored in cannot go; it is served no more.
+    stored_in = {**made, "status": {"storedVersions": ["v1"]}}
+    left = definition([two], stored_in)
+    assert left is not None
+    assert [(v["name"], v["served"], v["storage"]) for v in left["spec"]["versions"]] == [
+        ("v2beta1", True, True),
+        ("v1", False, False),
+    ]
+    other = {**two, "spec": {**two["spec"], "scope": "Cluster"}}
+    only = definition([one, other], None)
+    assert only is not None
+    assert [v["name"] for v in only["spec"]["versions"]] == ["v1"]
 
 
 def test_only_what_negotiation_made_is_withdrawn() -> None:
-    agreed = first(API, [imported()], publish=True)
-    assert agreed is not None
-    assert is_withdrawable(agreed, [])
-    assert not is_withdrawable(agreed, [imported()])
+    assert is_withdrawable(negotiated(), [])
+    assert not is_withdrawable(negotiated(), [import_of("east")])
     assert not is_withdrawable({"metadata": {"name": "by-hand"}}, [])
 
 
@@ -259,5 +317,5 @@ def test_only_what_negotiation_made_is_withdrawn() -> None:
 )
 def test_when_an_import_is_settled(compatible: Object, available: Object, settled: bool) -> None:
     conditions = [{"type": "Compatible", "observedGeneration": 2, **compatible}, {"type": "Available", **available}]
-    told = [condition for condition in conditions if "status" in condition]
-    assert is_settled({"metadata": {"generation": 2}, "status": {"conditions": told}}) is settled
+    given = [condition for condition in conditions if "status" in condition]
+    assert is_settled({"metadata": {"generation": 2}, "status": {"conditions": given}}) is settled

@@ -18,6 +18,7 @@ Object = dict[str, Any]
 WORKLOAD_CLUSTERS = "/apis/workload.kcp.dev/v1alpha1/clusters"
 IMPORTS = "/apis/apiresource.kcp.dev/v1alpha1/apiresourceimports"
 NEGOTIATED = "/apis/apiresource.kcp.dev/v1alpha1/negotiatedapiresources"
+SCHEMAS = "/apis/apiresource.kcp.dev/v1alpha1/apiresourceschemas"
 NAMESPACES = "/api/v1/namespaces"
 _numbers = itertools.count(1)
 
@@ -91,6 +92,10 @@ class World:
         self._names.append(name)
         made: Object = self.hub.post(WORKLOAD_CLUSTERS, workload_cluster(name, spec)).ok()
         return made
+
+    def adopt(self, name: str) -> None:
+        """A workload Cluster that somebody else registers goes with the world, too."""
+        self._names.append(name)
 
     def remove_cluster(self, name: str) -> None:
         self.hub.delete(f"{WORKLOAD_CLUSTERS}/{name}").ok()

@@ -246,6 +246,7 @@ class App:
             namespace=namespace,
             name=name,
             fields=query.get("fieldSelector", ""),
+            labels=query.get("labelSelector", ""),
         )
         self._allow(attributes, user, record)
 

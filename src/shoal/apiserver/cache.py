@@ -10,19 +10,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import takewhile
 
 from shoal.apiserver.encoding import splice
 from shoal.apiserver.entries import REMOVED as REMOVED
 from shoal.apiserver.entries import Change as Change
 from shoal.apiserver.entries import Entry as Entry
-from shoal.apiserver.entries import Table as Table
+from shoal.apiserver.fields import Listener, Pin, Pinned
+from shoal.apiserver.tables import Table as Table
 from shoal.store.interface import Event
 
 log = logging.getLogger("shoal.apiserver")
 
-Listener = Callable[[Change], None]
+SHORT = 500
+"""Changes that are looked through, rather than found by the value they have to do with."""
 Base = Callable[[str, str], Sequence[Entry] | None]
 """(kind key, cluster) -> the bootstrap objects such a cluster starts with; None while it is not known."""
 
@@ -37,6 +39,8 @@ class Kind:
         self.history: deque[Change] = deque()
         self.listeners: dict[str, dict[Listener, None]] = {}
         """By cluster (`*`: all of them); a dict because it keeps order, which a set does not."""
+        self.pinned: dict[str, dict[Hashable, Pinned]] = {}
+        """Those who listen for one value of a field: by cluster and field."""
         self.removed: dict[str, dict[str, int]] = {}
         """Deleted bootstrap objects: cluster -> key -> the revision of their removal mark in the store."""
 
@@ -100,37 +104,74 @@ class Kind:
             if not hidden:
                 del self.removed[cluster]
 
-    def listen(self, cluster: str, listener: Listener) -> None:
-        self.listeners.setdefault(cluster, {})[listener] = None
+    def listen(self, cluster: str, listener: Listener, pin: Pin | None = None) -> None:
+        """`pin`: it is only told of what has to do with that value."""
+        if pin is None:
+            self.listeners.setdefault(cluster, {})[listener] = None
+            return
+        fields = self.pinned.setdefault(cluster, {})
+        if pin.field not in fields:
+            fields[pin.field] = Pinned(pin.read)
+        fields[pin.field].listen(pin.value, listener)
 
-    def forget(self, cluster: str, listener: Listener) -> None:
-        found = self.listeners.get(cluster)
-        if found is not None:
-            found.pop(listener, None)
-            if not found:
-                del self.listeners[cluster]
+    def forget(self, cluster: str, listener: Listener, pin: Pin | None = None) -> None:
+        if pin is None:
+            found = self.listeners.get(cluster)
+            if found is not None:
+                found.pop(listener, None)
+                if not found:
+                    del self.listeners[cluster]
+            return
+        fields = self.pinned.get(cluster, {})
+        pinned = fields.get(pin.field)
+        if pinned is not None:
+            pinned.forget(pin.value, listener)
+            if not len(pinned):
+                del fields[pin.field]
+                if not fields:
+                    del self.pinned[cluster]
+
+    @property
+    def watchers(self) -> int:
+        pinned = (each for fields in self.pinned.values() for each in fields.values())
+        return sum(map(len, self.listeners.values())) + sum(map(len, pinned))
 
     def announce(self, change: Change) -> None:
         for where in (change.cluster, "*"):
-            for listener in list(self.listeners.get(where, ())):
+            told = list(self.listeners.get(where, ()))
+            if self.pinned:
+                for pinned in self.pinned.get(where, {}).values():
+                    told += pinned.note(change)
+            for listener in told:
                 try:
                     listener(change)
                 except Exception:
                     # One that fails must not cost the others their event, nor the store its delivery.
                     log.exception("a listener of %s failed and is dropped", self.key)
-                    self.forget(where, listener)
+                    self._drop(where, listener)
+
+    def _drop(self, cluster: str, listener: Listener) -> None:
+        self.forget(cluster, listener)
+        for pinned in self.pinned.get(cluster, {}).values():
+            pinned.drop(listener)
 
     def since(self, revision: int) -> list[Change]:
         """Changes after that revision, oldest first."""
-        if not self.history or self.history[-1].revision <= revision:
-            return []
-        found = []
-        for change in reversed(self.history):
-            if change.revision <= revision:
-                break
-            found.append(change)
-        found.reverse()
-        return found
+        return _after(self.history, revision)
+
+    def missed(self, cluster: str, revision: int, pin: Pin | None = None) -> list[Change]:
+        """What a listener would have been told after that revision; one with a pin is listening already."""
+        is_long = len(self.history) > SHORT and self.history[-SHORT].revision > revision
+        if pin is not None and is_long:
+            found = self.pinned[cluster][pin.field].recent(pin.value, _of_cluster(self.history, cluster))
+            return _after(found, revision)
+        return list(_of_cluster(self.since(revision), cluster))
+
+    def trim(self, revision: int) -> None:
+        """What its watchers by field need no more; history itself is shortened change by change."""
+        for fields in self.pinned.values():
+            for pinned in fields.values():
+                pinned.trim(revision)
 
     def as_of(self, cluster: str, revision: int) -> Table:
         """The table as it was at an older revision, by undoing what came after."""
@@ -145,6 +186,18 @@ class Kind:
             **self.tables,
             **{where: _undone(self.tables.get(where) or Table(), made) for where, made in later.items()},
         }
+
+
+def _after(changes: deque[Change], revision: int) -> list[Change]:
+    if not changes or changes[-1].revision <= revision:
+        return []
+    found = list(takewhile(lambda change: change.revision > revision, reversed(changes)))
+    found.reverse()
+    return found
+
+
+def _of_cluster(changes: Iterable[Change], cluster: str) -> Iterable[Change]:
+    return changes if cluster == "*" else (change for change in changes if change.cluster == cluster)
 
 
 def _undone(now: Table, later: Sequence[Change]) -> Table:
@@ -266,6 +319,9 @@ class Cache:
             kind, change = self._ages.popleft()
             self._bytes -= len(change.last.data)
             kind.history.popleft()
+        for each in self.kinds.values():
+            if each.pinned:
+                each.trim(revision)
         self.oldest = max(self.oldest, revision)
 
     def window(self, most_changes: int, most_bytes: int) -> int:

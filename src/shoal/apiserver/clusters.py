@@ -17,7 +17,7 @@ from shoal.apiserver.learned import LEARNED, taught
 from shoal.apiserver.paths import ROOT
 from shoal.apiserver.registry import Registry, Resource
 from shoal.kinds import workload
-from shoal.kinds.logicalcluster import GROUP, PLURAL
+from shoal.kinds.logicalcluster import GROUP, PLURAL, restored_above, token_keys
 from shoal.kinds.versions import NEWEST, minor_of
 
 KIND = (GROUP, PLURAL)
@@ -35,6 +35,10 @@ class LogicalCluster:
     profile: str
     version: str
     terminating: bool = False
+    oldest: int = 0
+    """Revisions before this one are of another server it was on."""
+    token_keys: tuple[str, ...] = ()
+    """Public keys of those servers."""
 
 
 Offer = tuple[str, int]
@@ -165,4 +169,6 @@ def _read(entry: Entry) -> LogicalCluster:
         profile=spec.get("profile", "hub"),
         version=spec.get("version", ""),
         terminating="deletionTimestamp" in metadata,
+        oldest=above + 1 if (above := restored_above(obj)) else 0,
+        token_keys=token_keys(obj),
     )

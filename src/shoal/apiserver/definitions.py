@@ -33,6 +33,7 @@ OWN = {
     ),
     (embedded.GROUP, "embeddedclusters"): _HOSTED,
     (fleet.GROUP, "managedclusters"): replace(_HOSTED, prepare_create=fleet.prepare_create),
+    (fleet.GROUP, "workers"): replace(CUSTOM, validate=fleet.validate_worker),
     (capi.GROUP, "machinepools"): Rules(generation=True, unconditional=False, validate=capi.refuse_machine_pool),
 }
 """Shoal's own kinds are CRDs like any other, save for what the server fills in."""

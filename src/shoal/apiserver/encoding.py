@@ -41,6 +41,12 @@ def respliced(served: bytes, revision: int) -> bytes:
     return b'%b"resourceVersion":"%d",%b' % (served[:at], revision, served[end:])
 
 
+def stored(served: bytes) -> bytes:
+    """The way back from a served form."""
+    at = served.index(_METADATA) + 12
+    return served[:at] + served[served.index(b'",', at) + 2 :]
+
+
 def with_cluster(served: bytes, cluster: str) -> bytes:
     """The served form for the wildcard view: annotation `shoal.dev/cluster` tells where the object lives."""
     at = served.index(b'",', served.index(_METADATA) + 12) + 2

@@ -1,8 +1,7 @@
-"""One object of the cache, one step of one object, and the objects of one kind in one cluster, in order."""
+"""One object of the cache, and one step of one object."""
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from typing import Any
 
 from shoal.apiserver.encoding import decode, respliced
@@ -75,58 +74,3 @@ class Change:
         """The object's last state, at the revision of its deletion."""
         assert self.old is not None
         return Entry(self.old.namespace, self.old.name, self.revision, respliced(self.old.data, self.revision))
-
-
-class Table:
-    """The objects of one kind in one cluster, in key order."""
-
-    __slots__ = ("based", "entries", "joined", "keys")
-
-    def __init__(self) -> None:
-        self.entries: dict[str, Entry] = {}
-        self.keys: list[str] = []
-        self.based = False
-        """Whether the bootstrap objects have been laid under the stored ones."""
-        self.joined: dict[object, list[bytes] | None] = {}
-        """Bodies of lists that were asked for again while nothing changed (None: asked for once)."""
-
-    def put(self, entry: Entry) -> Entry | None:
-        key = entry.key
-        old = self.entries.get(key)
-        if old is None:
-            insort(self.keys, key)
-        self.entries[key] = entry
-        if self.joined:
-            self.joined = {}
-        return old
-
-    def remove(self, key: str) -> Entry | None:
-        old = self.entries.pop(key, None)
-        if old is not None:
-            del self.keys[bisect_left(self.keys, key)]
-            self.joined = {}
-        return old
-
-    def select(self, namespace: str, after: str = "") -> list[Entry]:
-        """In key order; one namespace or (empty) all; `after` is the last key of the page before."""
-        if not namespace and not after:
-            return [self.entries[key] for key in self.keys]
-        low, high = 0, len(self.keys)
-        if namespace:
-            low = bisect_left(self.keys, f"{namespace}/")
-            high = bisect_left(self.keys, f"{namespace}0")  # "0" follows "/" in byte order
-        if after:
-            low = max(low, bisect_left(self.keys, after + "\0"))
-        return [self.entries[key] for key in self.keys[low:high]]
-
-    def sleep(self) -> bool:
-        """Lets go of what is made again by looking: bootstrap objects, bodies of lists, what was read of objects.
-        Tells whether nothing is left."""
-        if self.based:
-            self.entries = {key: entry for key, entry in self.entries.items() if not entry.virtual}
-            self.keys = [key for key in self.keys if key in self.entries]
-            self.based = False
-        self.joined = {}
-        for entry in self.entries.values():
-            entry.rest()
-        return not self.entries

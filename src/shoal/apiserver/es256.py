@@ -5,8 +5,16 @@ Imports `cryptography`, which takes its time: who can do without it for long imp
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, SECP256R1, EllipticCurvePrivateKey, generate_private_key
+from cryptography.hazmat.primitives.asymmetric.ec import (
+    ECDSA,
+    SECP256R1,
+    EllipticCurvePrivateKey,
+    EllipticCurvePublicKey,
+    generate_private_key,
+)
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
@@ -14,6 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
     NoEncryption,
     PrivateFormat,
     PublicFormat,
+    load_der_public_key,
     load_pem_private_key,
 )
 
@@ -25,19 +34,9 @@ def new_key() -> bytes:
     return generate_private_key(SECP256R1()).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
-class Key:
-    def __init__(self, pem: bytes) -> None:
-        try:
-            key = load_pem_private_key(pem, password=None)
-        except (ValueError, TypeError) as problem:
-            raise ShoalError(f"the service account key cannot be read: {problem}") from problem
-        if not isinstance(key, EllipticCurvePrivateKey) or key.curve.name != "secp256r1":
-            raise ShoalError("the service account key must be an EC key on P-256")
-        self._private, self._public = key, key.public_key()
-
-    def sign(self, data: bytes) -> bytes:
-        r, s = decode_dss_signature(self._private.sign(data, ECDSA(SHA256())))
-        return r.to_bytes(32, "big") + s.to_bytes(32, "big")
+class PublicKey:
+    def __init__(self, key: EllipticCurvePublicKey) -> None:
+        self._public = key
 
     def has_signed(self, data: bytes, signature: bytes) -> bool:
         if len(signature) != 64:
@@ -56,3 +55,30 @@ class Key:
         """The public key as a point of the curve."""
         numbers = self._public.public_numbers()
         return numbers.x.to_bytes(32, "big"), numbers.y.to_bytes(32, "big")
+
+
+class Key(PublicKey):
+    """One to sign with."""
+
+    def __init__(self, pem: bytes) -> None:
+        try:
+            key = load_pem_private_key(pem, password=None)
+        except (ValueError, TypeError) as problem:
+            raise ShoalError(f"the service account key cannot be read: {problem}") from problem
+        if not isinstance(key, EllipticCurvePrivateKey) or key.curve.name != "secp256r1":
+            raise ShoalError("the service account key must be an EC key on P-256")
+        super().__init__(key.public_key())
+        self._private = key
+
+    def sign(self, data: bytes) -> bytes:
+        r, s = decode_dss_signature(self._private.sign(data, ECDSA(SHA256())))
+        return r.to_bytes(32, "big") + s.to_bytes(32, "big")
+
+
+@lru_cache(maxsize=256)
+def public_key(der: bytes) -> PublicKey:
+    """ValueError: it is none on P-256."""
+    key = load_der_public_key(der)
+    if not isinstance(key, EllipticCurvePublicKey) or key.curve.name != "secp256r1":
+        raise ValueError("it is no EC key on P-256")
+    return PublicKey(key)

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, MutableSet
 
 from shoal.objects.errors import BadRequest, Unavailable
 from shoal.objects.wire import Handler, Request, Response, StreamResponse, Upgrade
 
 
 class InProcessTransport:
-    def __init__(self, handler: Handler) -> None:
+    def __init__(self, handler: Handler, pipes: MutableSet[Pipe] | None = None) -> None:
+        """`pipes` comes to hold the streams that are open."""
         self._handler = handler
+        self._pipes: MutableSet[Pipe] = pipes if pipes is not None else set()
 
     async def request(
         self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes
@@ -41,6 +43,8 @@ class InProcessTransport:
             content = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
             return answer.status, _once(content)
         pipe = Pipe()
+        self._pipes.add(pipe)
+        pipe.on_close(lambda: self._pipes.discard(pipe))
         answer.start(pipe)
         return answer.status, pipe.read()
 

@@ -18,11 +18,15 @@ class Metrics:
     def __init__(self) -> None:
         self._total: dict[tuple[Labels, int], int] = {}
         self._seconds: dict[Labels, list[float]] = {}
-        self._gauges: dict[str, tuple[str, dict[str, Callable[[], float]]]] = {}
+        self._read: dict[str, tuple[str, str, dict[str, Callable[[], float]]]] = {}
+        """By name: gauge or counter, text, and what to read by labels."""
 
     def gauge(self, name: str, text: str, read: Callable[[], float], labels: str = "") -> None:
         """`labels` as they are written, such as `state="awake"`; a name may have several of them."""
-        self._gauges.setdefault(name, (text, {}))[1][f"{{{labels}}}" if labels else ""] = read
+        self._read.setdefault(name, ("gauge", text, {}))[2][f"{{{labels}}}" if labels else ""] = read
+
+    def counter(self, name: str, text: str, read: Callable[[], float], labels: str = "") -> None:
+        self._read.setdefault(name, ("counter", text, {}))[2][f"{{{labels}}}" if labels else ""] = read
 
     def observe(self, labels: Labels, code: int, seconds: float) -> None:
         if labels not in self._seconds and len(self._seconds) >= MOST_SERIES:
@@ -48,8 +52,8 @@ class Metrics:
         ]
         for labels, row in sorted(self._seconds.items()):
             lines += self._histogram("apiserver_request_duration_seconds", _text(labels), row)
-        for name, (text, series) in sorted(self._gauges.items()):
-            lines += [f"# HELP {name} {text}", f"# TYPE {name} gauge"]
+        for name, (kind, text, series) in sorted(self._read.items()):
+            lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
             lines += [f"{name}{labels} {read():.10g}" for labels, read in series.items()]
         return ("\n".join(lines) + "\n").encode()
 

@@ -28,11 +28,11 @@ class Model:
         self.schema = schema
         self.resolve: Resolve = resolve or _nothing
         self._custom = resolve is None
-        self._found = found
+        self.found = found
 
     @cached_property
     def _compiled(self) -> schemas.Schema:
-        return schemas.compile(self.schema, self._found)
+        return schemas.compile(self.schema, self.found)
 
     @cached_property
     def types(self) -> TypeSchema:
@@ -44,6 +44,9 @@ class Model:
             return self._compiled.prune_unknown(obj)
         self._compiled.prune(obj)
         return []
+
+    def check_declared(self, config: Object, kind: str) -> None:
+        """Of a configuration to be applied, where that is not what `types` says."""
 
     def decoding_problem(self, obj: Object) -> str:
         """Why Go could not read the object into its type; empty when it could, or for a custom kind."""

@@ -59,7 +59,8 @@ class NonResource:
         if path == "/.well-known/openid-configuration":
             return Response(200, orjson.dumps(self._core.tokens.openid_configuration(target.cluster)))
         if path == "/openid/v1/jwks":
-            return Response(200, orjson.dumps(self._core.tokens.jwks()), content_type="application/jwk-set+json")
+            keys = self._core.tokens.jwks(target.cluster)
+            return Response(200, orjson.dumps(keys), content_type="application/jwk-set+json")
         if path == "/":
             return Response(200, orjson.dumps({"paths": self._paths(cluster)}))
         raise NotFound("the server could not find the requested resource")

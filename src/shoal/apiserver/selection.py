@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from shoal.apiserver.cache import Entry
+from shoal.apiserver.fields import NAME, Pin, field_value, reader
 from shoal.apiserver.registry import Resource
+from shoal.apiserver.render import served
 from shoal.objects.errors import BadRequest
 from shoal.objects.selectors import FieldSelector, LabelSelector, parse_fields, parse_labels
+
+log = logging.getLogger("shoal.apiserver")
 
 
 class Selection:
@@ -18,11 +24,14 @@ class Selection:
         fields: FieldSelector | None,
         stored_path: Callable[[str], str] = str,
         field: Callable[[dict[str, Any], str], str] | None = None,
+        pin: Pin | None = None,
     ) -> None:
         self._labels = labels
         self._fields = fields
         self._stored_path = stored_path
         self._field = field or field_value
+        self.pin = pin
+        """A value it asks for, by which what it is about can be found."""
         self._needles = _needles(fields) if fields is not None and field is None else ()
 
     def matches(self, entry: Entry) -> bool:
@@ -36,11 +45,14 @@ class Selection:
             if needle not in entry.data:
                 return False
         obj: dict[str, Any] | None = None
+        pin = self.pin
         for path, operator, wanted in self._fields.terms:
             if path == "metadata.name":
                 value = entry.name
             elif path == "metadata.namespace":
                 value = entry.namespace
+            elif pin is not None and path == pin.path:
+                value = pin.read(entry)
             else:
                 obj = obj if obj is not None else entry.object()
                 value = self._field(obj, self._stored_path(path))
@@ -71,22 +83,56 @@ def selection(resource: Resource, labels: str, fields: str) -> Selection | None:
             raise BadRequest(f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"')
     shared = resource.rules.shared
     stored_path = shared.stored_path if shared else str
-    return Selection(label_selector, field_selector, stored_path, resource.rules.field)
+    pin = _pin(resource, field_selector, stored_path) if field_selector is not None else None
+    return Selection(label_selector, field_selector, stored_path, resource.rules.field, pin)
+
+
+def _pin(resource: Resource, fields: FieldSelector, stored_path: Callable[[str], str]) -> Pin | None:
+    asked = {path: wanted for path, operator, wanted in fields.terms if operator != "!="}
+    if NAME in asked:
+        return name_pin(asked[NAME])
+    for path, wanted in asked.items():
+        if path in resource.selectable:
+            stored, field = stored_path(path), resource.rules.field
+            return Pin(path, (stored, field, resource.schema_hash), wanted, _reading(resource, stored, field))
+    return None
+
+
+def name_pin(name: str) -> Pin:
+    return Pin(NAME, NAME, name, lambda entry: entry.name)
+
+
+_reader = lru_cache(maxsize=256)(reader)
+
+
+def _reading(
+    resource: Resource, path: str, field: Callable[[dict[str, Any], str], str] | None
+) -> Callable[[Entry], str]:
+    if field is not None:
+
+        def read_field(entry: Entry) -> str:
+            try:
+                return field(entry.object(), path)
+            except (AttributeError, IndexError, KeyError, TypeError):
+                return ""  # of an object of no usual shape
+
+        return read_field
+    read = _reader(path)
+    if not resource.custom:
+        return lambda entry: read(entry.data)
+
+    def read_custom(entry: Entry) -> str:
+        try:
+            # As the schema has it now: what is read of the same entry later must not differ.
+            return read(served(resource, entry))
+        except Exception:
+            log.exception("%s %s cannot be read by its schema", resource.plural, entry.key)
+            return read(entry.data)
+
+    return read_custom
 
 
 def _needles(fields: FieldSelector) -> tuple[bytes, ...]:
     """Bytes an object must hold to be selected: most are told apart without decoding them."""
     plain = [wanted for _, operator, wanted in fields.terms if operator != "!=" and wanted.isascii()]
     return tuple(wanted.encode() for wanted in plain if wanted.isprintable() and not set(wanted) & set('"\\'))
-
-
-def field_value(obj: dict[str, Any], path: str) -> str:
-    """A scalar by dotted path, as a field selector sees it: absent is empty."""
-    value: Any = obj
-    for part in path.strip(".").split("."):
-        value = value.get(part) if isinstance(value, dict) else None
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)

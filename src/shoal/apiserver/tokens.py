@@ -14,6 +14,7 @@ import os
 import stat
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,11 +25,14 @@ import orjson
 from shoal.objects.errors import BadRequest, ShoalError, Unauthorized
 
 if TYPE_CHECKING:
-    from shoal.apiserver.es256 import Key
+    from shoal.apiserver.es256 import Key, PublicKey
 
 Lookup = Callable[[str, str, str, str], str | None]
 """(cluster, resource, namespace, name) -> uid, or None when it does not exist or is being deleted.
 Asked for `serviceaccounts`, `pods`, `secrets` and `nodes` (namespace empty)."""
+
+Brought = Callable[[str], Sequence[str]]
+"""Cluster -> the public keys (DER, base64) of the servers it was on before: their tokens stay good in it."""
 
 MAX_TOKEN = 16_384
 LEEWAY = 60.0
@@ -66,9 +70,10 @@ class Verified:
 
 
 class TokenSigner:
-    def __init__(self, pem: bytes, base: str = "https://shoal") -> None:
+    def __init__(self, pem: bytes, base: str = "https://shoal", brought: Brought = lambda cluster: ()) -> None:
         self._pem = pem
         self._base = base
+        self._brought = brought
 
     def issuer(self, cluster: str) -> str:
         return f"{self._base}/clusters/{cluster}"
@@ -110,7 +115,7 @@ class TokenSigner:
 
     def verify(self, token: str, cluster: str, now: float, lookup: Lookup, audiences: Sequence[str] = ()) -> Verified:
         """What the token says, or Unauthorized with the reason. No audiences: the cluster's API."""
-        claims = self._claims(token)
+        claims = self._claims(token, cluster)
         if claims.get("iss") != self.issuer(cluster):
             raise Unauthorized("token issuer is invalid")
         accepted = audiences or (self.issuer(cluster),)
@@ -126,11 +131,9 @@ class TokenSigner:
         found.recheck(cluster, now, lookup)
         return found
 
-    def jwks(self) -> dict[str, Any]:
+    def jwks(self, cluster: str = "") -> dict[str, Any]:
         """The document of /openid/v1/jwks."""
-        x, y = map(_encode, self._key.coordinates())
-        key = {"use": "sig", "kty": "EC", "kid": self.key_id, "crv": "P-256", "alg": "ES256", "x": x, "y": y}
-        return {"keys": [key]}
+        return {"keys": [_described(key) for key in (self._key, *self._others(cluster).values())]}
 
     def openid_configuration(self, cluster: str, jwks_uri: str = "") -> dict[str, Any]:
         """The document of /.well-known/openid-configuration."""
@@ -144,7 +147,12 @@ class TokenSigner:
 
     @cached_property
     def key_id(self) -> str:
-        return _encode(hashlib.sha256(self._key.public_der()).digest())
+        return _key_id(self._key.public_der())
+
+    @property
+    def public_key(self) -> str:
+        """Its own, as `Brought` has them."""
+        return base64.b64encode(self._key.public_der()).decode()
 
     @cached_property
     def _key(self) -> Key:
@@ -152,15 +160,29 @@ class TokenSigner:
 
         return Key(self._pem)
 
-    def _claims(self, token: str) -> dict[str, Any]:
-        """The claims, once the signature is known to be ours."""
+    def _others(self, cluster: str) -> dict[str, PublicKey]:
+        from shoal.apiserver.es256 import public_key  # noqa: PLC0415
+
+        found = {}
+        for each in self._brought(cluster):
+            with suppress(ValueError):  # what is no key opens nothing
+                der = base64.b64decode(each, validate=True)
+                found[_key_id(der)] = public_key(der)
+        return found
+
+    def _claims(self, token: str, cluster: str) -> dict[str, Any]:
+        """The claims, once the signature is known to be ours, or that of a server the cluster was on."""
         parts = token.split(".", 3)
         if len(token) > MAX_TOKEN or len(parts) != 3 or not token.isascii():
             raise Unauthorized("invalid bearer token")
         header = _parse(parts[0])
-        if header.get("alg") != "ES256" or header.get("kid") != self.key_id or "crit" in header:
+        if header.get("alg") != "ES256" or "crit" in header:
             raise Unauthorized("invalid signature, no keys found")
-        if not self._key.has_signed(f"{parts[0]}.{parts[1]}".encode(), _decode(parts[2])):
+        kid = header.get("kid")
+        key = self._key if kid == self.key_id else self._others(cluster).get(str(kid))
+        if key is None:
+            raise Unauthorized("invalid signature, no keys found")
+        if not key.has_signed(f"{parts[0]}.{parts[1]}".encode(), _decode(parts[2])):
             raise Unauthorized("invalid signature")
         return _parse(parts[1])
 
@@ -223,6 +245,16 @@ def _number(claims: Mapping[str, Any], claim: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise Unauthorized("service account token claims could not be validated")
     return float(value)
+
+
+def _key_id(der: bytes) -> str:
+    return _encode(hashlib.sha256(der).digest())
+
+
+def _described(key: PublicKey) -> dict[str, Any]:
+    x, y = map(_encode, key.coordinates())
+    kid = _key_id(key.public_der())
+    return {"use": "sig", "kty": "EC", "kid": kid, "crv": "P-256", "alg": "ES256", "x": x, "y": y}
 
 
 def _encode(data: bytes) -> str:

@@ -1,10 +1,10 @@
-"""Whose ManagedClusters, kubeconfigs and requests those of root are, from the cache: what `authz.workers` asks."""
+"""Whose the ManagedClusters, kubeconfigs, logs and requests of root are, from the cache: what `authz.workers` asks."""
 
 from __future__ import annotations
 
 from shoal.apiserver.cache import Cache
 from shoal.apiserver.paths import ROOT
-from shoal.kinds import fleet, joining
+from shoal.kinds import fleet, joining, moving
 
 _EXPELLED = joining.EXPELLED.encode()
 
@@ -25,9 +25,18 @@ class CachedHoldings:
         entry = self._clusters.get(ROOT, namespace, name)
         return fleet.assigned_worker(entry.object()) if entry is not None else ""
 
+    def had(self, worker: str, namespace: str, name: str) -> bool:
+        entry = self._clusters.get(ROOT, namespace, name)
+        return entry is not None and worker in moving.former_workers(entry.object())
+
     def is_somebody_elses(self, namespace: str, secret: str) -> bool:
         entry = self._secrets.get(ROOT, namespace, secret)
-        return entry is not None and not fleet.is_kubeconfig_of(entry.object(), fleet.cluster_of_secret(secret))
+        if entry is None:
+            return False
+        found, segment = entry.object(), moving.segment_of(secret)
+        if segment is not None:
+            return not moving.is_log_of(found, segment[0])
+        return not fleet.is_kubeconfig_of(found, fleet.cluster_of_secret(secret))
 
     def requester_of(self, request: str) -> str:
         entry = self._requests.get(ROOT, "", request)

@@ -17,15 +17,15 @@ from shoal.sync.connecting import Connect
 AGENT = "shoal-syncer"
 
 
-def connect_from(url: str, transport: Transport) -> Connect:
+def connect_from(url: str, transport: Transport, agent: str = AGENT) -> Connect:
     """For a process whose own server is at `url` and is called by `transport`."""
 
     def connect(kubeconfig: dict[str, Any]) -> Client:
         endpoint = endpoint_of(kubeconfig, where="the kubeconfig")
         below = endpoint.server.removeprefix(url)
         if below != endpoint.server and (not below or below.startswith("/")):
-            return Client(Below(transport, below.rstrip("/")), endpoint.token, AGENT)
-        return client_to(endpoint, AGENT)
+            return Client(Below(transport, below.rstrip("/")), endpoint.token, agent)
+        return client_to(endpoint, agent)
 
     return connect
 

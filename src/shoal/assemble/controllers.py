@@ -36,10 +36,11 @@ from shoal.client.requests import Client, Kind
 from shoal.client.transport import Endpoint
 from shoal.clock import Clock, SystemClock
 from shoal.fleet import resources as fleet
-from shoal.fleet.loops import fleet_hub_loops
+from shoal.fleet.loops import fleet_hub_loops, supervisor_loops
 from shoal.objects.errors import NotFound, ShoalError, StoreError
 from shoal.runtime.lease import Lease
 from shoal.sync import resources as sync
+from shoal.sync.loops import DEFAULT_RESOURCES as DEFAULT_RESOURCES
 from shoal.sync.loops import SyncSettings, sync_loops
 
 AGENT = "shoal-controllers"
@@ -51,8 +52,10 @@ SERVED_SECONDS, LOOK_SECONDS = 30.0, 0.25
 @dataclass(frozen=True, slots=True)
 class Wanted:
     loops: tuple[str, ...]
-    resources_to_sync: tuple[str, ...] = ("deployments.apps",)
+    resources_to_sync: tuple[str, ...] = DEFAULT_RESOURCES
     auto_publish: bool = False
+    sync_mode: str = ""
+    """Empty: push with the syncer, none without it."""
     leader_elect: bool = True
     namespace: str = "kube-system"
     """Of the Leases."""
@@ -129,13 +132,13 @@ def _sync(place: Place) -> list[Runnable]:
         return client_to(endpoint_of(kubeconfig, where="the kubeconfig"), AGENT)
 
     wanted = place.wanted
-    mode = "push" if "syncer" in wanted.loops else "none"
+    mode = wanted.sync_mode or ("push" if "syncer" in wanted.loops else "none")
     settings = SyncSettings(wanted.resources_to_sync, wanted.auto_publish, mode)
     return [*sync_loops(place.client, place.clock, connect, settings)]
 
 
 def _fleet(place: Place) -> list[Runnable]:
-    return [*fleet_hub_loops(place.client, place.clock)]
+    return [*fleet_hub_loops(place.client, place.clock), *supervisor_loops(place.client, place.clock, None)]
 
 
 PARTS = {
@@ -147,7 +150,7 @@ PARTS = {
         _capi,
     ),
     "kind": Part((KIND_CLUSTERS, capi.CLUSTERS), _kind),
-    "importer": Part((sync.CLUSTERS, sync.IMPORTS, sync.NEGOTIATED, sync.MANAGED_CLUSTERS), _sync),
+    "importer": Part((sync.CLUSTERS, sync.IMPORTS, sync.NEGOTIATED, sync.SCHEMAS, sync.MANAGED_CLUSTERS), _sync),
     "fleet": Part((fleet.MANAGED_CLUSTERS, fleet.WORKERS), _fleet),
 }
 LOOPS = (*PARTS, "syncer", "splitter")

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from shoal.client.requests import Client
+from typing import Any
+
+from shoal.client.requests import Client, Kind
 from shoal.fleet.explain.decide import Explanation, Verdict, explain
-from shoal.fleet.resources import CONFIG_MAPS, MANAGED_CLUSTERS, WORKERS
+from shoal.fleet.explain.worker import WorkerExplanation, explain_worker
+from shoal.fleet.moving.settings import NAME as MOVING
+from shoal.fleet.resources import CONFIG_MAPS, LEASES, MANAGED_CLUSTERS, WORKERS
 from shoal.kinds import fleet
 from shoal.objects.errors import NotFound
 
-__all__ = ["Explanation", "Verdict", "explain_managed_cluster"]
+__all__ = ["Explanation", "Verdict", "WorkerExplanation", "explain_a_worker", "explain_managed_cluster"]
+
+Object = dict[str, Any]
 
 
 async def explain_managed_cluster(client: Client, namespace: str, name: str) -> Explanation:
@@ -17,8 +23,21 @@ async def explain_managed_cluster(client: Client, namespace: str, name: str) -> 
     workers, _ = await client.list_all(WORKERS, fleet.NAMESPACE)
     everybody, _ = await client.list_all(MANAGED_CLUSTERS)
     others = [each for each in everybody if each["metadata"]["uid"] != managed["metadata"]["uid"]]
+    return explain(managed, workers, others, await _beside(client, CONFIG_MAPS, fleet.AUTO_WORKERS))
+
+
+async def explain_a_worker(client: Client, name: str) -> WorkerExplanation:
+    """NotFound where there is none of that name."""
+    await client.get(WORKERS, name, fleet.NAMESPACE)
+    workers, _ = await client.list_all(WORKERS, fleet.NAMESPACE)
+    everybody, _ = await client.list_all(MANAGED_CLUSTERS)
+    lease = await _beside(client, LEASES, fleet.lease_name(name))
+    return explain_worker(name, workers, everybody, lease, await _beside(client, CONFIG_MAPS, MOVING))
+
+
+async def _beside(client: Client, kind: Kind, name: str) -> Object | None:
+    """Of that name, where Workers are; None: there is none."""
     try:
-        config = await client.get(CONFIG_MAPS, fleet.AUTO_WORKERS, fleet.NAMESPACE)
+        return await client.get(kind, name, fleet.NAMESPACE)
     except NotFound:
-        config = None
-    return explain(managed, workers, others, config)
+        return None

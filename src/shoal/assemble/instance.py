@@ -12,15 +12,24 @@ from pathlib import Path
 from shoal.apiserver.audit import AuditSettings as AuditSettings
 from shoal.apiserver.sleep import IDLE_SECONDS as IDLE_SECONDS
 from shoal.assemble.datadir import DataDir, DataDirError, host_names, kubeconfig, write_private
+from shoal.assemble.hosted_data import HostedData
+from shoal.assemble.jointokens import create_token
 from shoal.assemble.loops import Loops
+from shoal.assemble.membership import SELF_TOKEN_SECONDS
 from shoal.assemble.routes import hub_routes, no_routes
 from shoal.assemble.server import ApiServer, ServerSettings, administrator, worker_user
 from shoal.assemble.store_settings import Opened
 from shoal.assemble.store_settings import StoreSettings as StoreSettings
 from shoal.assemble.stores import open_store
+from shoal.assemble.worker_processes import HubHere, WorkerProcesses
 from shoal.client.requests import Client
+from shoal.clock import Clock, SystemClock
 from shoal.fleet.bus.settings import BusSettings
 from shoal.fleet.tunnel import Tunnels
+from shoal.fleet.worker.fence.fence import Fence, since_boot
+from shoal.fleet.worker.moving import Moves
+from shoal.store.gated import GatedStore
+from shoal.sync.loops import SyncSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +48,38 @@ class UpSettings:
     """After which a logical cluster that is asked nothing sleeps."""
     bus: BusSettings = field(default_factory=BusSettings)
     """By which a hub speaks with its workers."""
+    sync: SyncSettings = field(default_factory=SyncSettings)
+    """How a hub syncs its workload Clusters."""
+    clock: Clock | None = None
+    """None: the system's."""
+    worker_processes: bool = False
+    """Whether a hub runs the processes of Workers with infrastructure process."""
+    worker_image: str = ""
+    """What runs in the clusters of Workers with infrastructure kind; empty: the release's own."""
 
 
 class Shoal:
     """A running server. Tests start it in their own loop; commands through `run` of theirs."""
 
-    def __init__(self, directory: DataDir, opened: Opened, server: ApiServer, loops: Loops, tunnels: Tunnels) -> None:
+    def __init__(
+        self,
+        directory: DataDir,
+        opened: Opened,
+        server: ApiServer,
+        loops: Loops,
+        tunnels: Tunnels,
+        processes: WorkerProcesses | None,
+        moves: Moves | None,
+    ) -> None:
         self.directory = directory
         self.store = opened.store
         self._opened = opened
         self.server = server
         self.tunnels = tunnels
         """By which the hosted clusters of workers are reached."""
-        self._loops = loops
+        self.moves = moves
+        """Of a worker's server: by which clusters are moved from here and to here."""
+        self._loops, self._processes = loops, processes
 
     @classmethod
     async def start(cls, settings: UpSettings) -> Shoal:
@@ -61,6 +89,8 @@ class Shoal:
             opened = await open_store(directory, settings.store)
             token = directory.admin_token()
             loops, tunnels = Loops(), Tunnels()
+            since = settings.clock.monotonic if settings.clock is not None else since_boot
+            fence = None if settings.hub else Fence(since)
             server = await ApiServer.start(
                 ServerSettings(
                     directory=directory.path / "pki",
@@ -74,8 +104,10 @@ class Shoal:
                     idle_seconds=settings.idle_seconds,
                     routes=hub_routes(tunnels, directory.path / "pki" / "ca.crt") if settings.hub else no_routes,
                 ),
-                opened.store,
+                GatedStore(opened.store, fence.judge) if fence is not None else opened.store,
+                settings.clock,
             )
+            moves = Moves(HostedData(server, opened.store, fence), fence) if fence is not None else None
         except BaseException as error:
             if opened is not None:
                 await opened.close()
@@ -92,10 +124,20 @@ class Shoal:
             directory.keep_port(server.port)
         write_private(directory.path / "kubeconfig", kubeconfig(server.url, server.authority.certificate, token))
         holder = f"{socket.gethostname()}_{secrets.token_hex(4)}" if opened.shared else ""
+        processes = _processes(directory, server, loops, settings) if settings.worker_processes else None
         loops.start(
-            server.transport(), server.authority, holder=holder, hub=settings.hub, url=server.url, bus=settings.bus
+            server.transport(),
+            server.authority,
+            settings.clock,
+            holder=holder,
+            hub=settings.hub,
+            url=server.url,
+            bus=settings.bus,
+            sync=settings.sync,
+            processes=processes,
+            worker_image=settings.worker_image,
         )
-        return cls(directory, opened, server, loops, tunnels)
+        return cls(directory, opened, server, loops, tunnels, processes, moves)
 
     def client(self, agent: str) -> Client:
         """Of root, without a socket, as the loops."""
@@ -109,7 +151,20 @@ class Shoal:
 
     async def stop(self) -> None:
         await self._loops.stop()
+        if self._processes is not None:
+            await self._processes.stop_all()
         self.tunnels.close()
         await self.server.stop()
         await self._opened.close()
         self.directory.close()
+
+
+def _processes(directory: DataDir, server: ApiServer, loops: Loops, settings: UpSettings) -> WorkerProcesses:
+    clock = SystemClock()
+    client = Client(server.transport(), loops.token, agent="shoal-processes", cluster="root")
+
+    async def token(worker: str) -> str:
+        return await create_token(client, clock.now(), SELF_TOKEN_SECONDS, worker=worker)
+
+    hub = HubHere(server.url, server.authority.certificate.decode(), token, settings.idle_seconds)
+    return WorkerProcesses(directory.path / "workers", hub, clock)

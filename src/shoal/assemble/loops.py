@@ -27,8 +27,10 @@ from shoal.controlplane.roles.controller import role_loop
 from shoal.controlplane.scheduler.controller import scheduler_loops
 from shoal.controlplane.serviceaccounts.controller import service_account_loops
 from shoal.controlplane.workloads import workload_loops
+from shoal.fleet.bundle.controller import BundleSettings, bundle_loops
 from shoal.fleet.bus.settings import BusSettings
-from shoal.fleet.loops import WATCH, fleet_hub_loops
+from shoal.fleet.loops import WATCH, fleet_hub_loops, supervisor_loops
+from shoal.fleet.processes.interface import Processes
 from shoal.placement.splitter.controller import splitter_loops
 from shoal.provision.loops import provision_loops
 from shoal.runtime.lease import Lease
@@ -57,11 +59,13 @@ def controllers(client: Client, clock: Clock, authority: Authority, url: str) ->
     ]
 
 
-def hub_controllers(client: Client, clock: Clock, connect: Connect, bus: BusSettings = WATCH) -> list[Runnable]:
+def hub_controllers(
+    client: Client, clock: Clock, connect: Connect, bus: BusSettings = WATCH, sync: SyncSettings | None = None
+) -> list[Runnable]:
     """What runs beside the hub's server and not beside a worker's."""
     return [
         *fleet_hub_loops(client, clock, bus),
-        *sync_loops(client, clock, connect, SyncSettings()),
+        *sync_loops(client, clock, connect, sync or SyncSettings()),
         *splitter_loops(client, clock),
     ]
 
@@ -82,16 +86,25 @@ class Loops:
         hub: bool = True,
         url: str = "https://127.0.0.1:6443",
         bus: BusSettings = WATCH,
+        sync: SyncSettings | None = None,
+        processes: Processes | None = None,
+        worker_image: str = "",
     ) -> None:
         """`hub`: the server is a hub's, not a worker's. `url`: where clients reach it. `holder` names this process
-        among several on one store: then only one of them runs the loops at a time."""
+        among several on one store: then only one of them runs the loops at a time. `processes` are the worker processes
+        of this hub, which nobody else can look after. `worker_image` is what bundles run; empty: the release's own."""
         clock = clock or SystemClock()
         client = Client(transport, self.token, agent="shoal-loops", cluster="root")
         client.copies = {}
 
         def loops() -> list[Runnable]:
             common = controllers(client, clock, authority, url)
-            return [*common, *hub_controllers(client, clock, connect_from(url, transport), bus)] if hub else common
+            if not hub:
+                return common
+            own = hub_controllers(client, clock, connect_from(url, transport), bus, sync)
+            bundles = BundleSettings(url, authority.certificate.decode(), worker_image)
+            own += bundle_loops(client, clock, connect_from(url, transport, "shoal-bundle"), bundles)
+            return [*common, *own, *(supervisor_loops(client, clock, None) if processes is None else ())]
 
         async def run() -> None:
             await run_all(loops, clock)
@@ -101,6 +114,9 @@ class Loops:
             self._tasks.append(asyncio.create_task(lease.run(run), name="lease"))
         else:
             self._tasks.append(asyncio.create_task(run(), name="loops"))
+        if processes is not None:
+            supervision = run_all(lambda: [*supervisor_loops(client, clock, processes)], clock)
+            self._tasks.append(asyncio.create_task(supervision, name="worker processes"))
 
     async def stop(self) -> None:
         for task in self._tasks:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 import sys
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
@@ -13,6 +15,9 @@ import uvloop
 
 from shoal.apiserver.malloc import tune
 from shoal.objects.errors import StoreError
+
+END_SECONDS = 20.0
+"""After which a process that does not stop is ended all the same."""
 
 
 class Running(Protocol):
@@ -46,3 +51,17 @@ def serve(start: Callable[[], Awaitable[Running]]) -> None:
             raise lost
 
     uvloop.run(main())
+
+
+def end_with_input() -> None:
+    """When standard input is closed this process stops: its parent, which holds the other end, is gone. In a thread, so
+    that a loop that hangs does not keep it."""
+
+    def watch() -> None:
+        while os.read(0, 4096):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+        threading.Event().wait(END_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="end-with-input", daemon=True).start()

@@ -9,6 +9,7 @@ from pathlib import Path
 from shoal.apiserver.authz import Attributes
 from shoal.apiserver.cache import Cache
 from shoal.apiserver.core import Core
+from shoal.apiserver.entries import Change
 from shoal.apiserver.paths import ROOT
 from shoal.apiserver.routes import GuardedRoute, OpenRoute, Route
 from shoal.fleet.tunnel import Tunnels, managed_cluster_route, tunnel_worker
@@ -30,6 +31,7 @@ def hub_routes(tunnels: Tunnels, authority: Path) -> RoutesOf:
     """`authority` is the file with the certificate of the hub's own authority."""
 
     def routes(core: Core) -> Mapping[str, Route]:
+        core.cache.kind(fleet.GROUP, "workers").listen(ROOT, cutting_off(tunnels))
         return {
             "managedclusters": OpenRoute(managed_cluster_route(tunnels, Assignments(core.cache))),
             "workers": GuardedRoute(tunnels.accept, tunnel_attributes),
@@ -37,6 +39,18 @@ def hub_routes(tunnels: Tunnels, authority: Path) -> RoutesOf:
         }
 
     return routes
+
+
+def cutting_off(tunnels: Tunnels) -> Callable[[Change], None]:
+    """Told of every change of a Worker: one that is gone or expelled has no tunnel."""
+
+    def changed(change: Change) -> None:
+        if change.last.namespace != fleet.NAMESPACE:
+            return
+        if change.new is None or joining.is_expelled(change.new.object()):
+            tunnels.disconnect(change.last.name)
+
+    return changed
 
 
 def authority_route(certificate: bytes) -> Handler:

@@ -8,12 +8,14 @@ import uuid
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from weakref import WeakSet
 
 from shoal.apiserver import builtins
 from shoal.apiserver.app import App, failure
 from shoal.apiserver.audit import AuditSettings, open_audit
 from shoal.apiserver.authn import Authenticator, ServiceAccountTokens, User
-from shoal.apiserver.authz import Authorizer
+from shoal.apiserver.authz import Attributes, Authorizer, Decision
+from shoal.apiserver.authz.syncers import SyncerAuthorizer
 from shoal.apiserver.authz.workers import WorkerAuthorizer
 from shoal.apiserver.bootstrap import Address, Bootstrap
 from shoal.apiserver.bootstrap_tokens import BootstrapTokens
@@ -26,13 +28,14 @@ from shoal.apiserver.definitions import Definitions
 from shoal.apiserver.discovery import Discovery
 from shoal.apiserver.encoding import encode
 from shoal.apiserver.http import HttpServer, Limits
-from shoal.apiserver.inprocess import InProcessTransport
+from shoal.apiserver.inprocess import InProcessTransport, Pipe
 from shoal.apiserver.metrics import Metrics
 from shoal.apiserver.nonresource import NonResource
 from shoal.apiserver.openapi import OpenApi
 from shoal.apiserver.paths import ROOT
 from shoal.apiserver.roles import CachedRoles
 from shoal.apiserver.sleep import IDLE_SECONDS, Sleep
+from shoal.apiserver.syncers import CachedMeant
 from shoal.apiserver.tokens import TokenSigner, signing_key
 from shoal.apiserver.workers import CachedHoldings
 from shoal.assemble.routes import RoutesOf, no_routes
@@ -41,6 +44,7 @@ from shoal.kinds import joining, logicalcluster
 from shoal.store.interface import CompareFailed, Store
 
 MASTERS = ("system:masters",)
+LOOK_SECONDS = 0.01
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _RANDOM = random.Random()
 """The server's own: nobody else in the process can seed it, and so repeat a uid."""
@@ -76,12 +80,22 @@ class ServerSettings:
 class ApiServer:
     """Running from `start` until `stop`."""
 
-    def __init__(self, settings: ServerSettings, core: Core, app: App, http: HttpServer, authority: Authority) -> None:
+    def __init__(
+        self,
+        settings: ServerSettings,
+        core: Core,
+        app: App,
+        http: HttpServer,
+        authority: Authority,
+        metrics: Metrics,
+    ) -> None:
         self.settings = settings
         self.core = core
         self.app = app
+        self.metrics = metrics
         self.authority = authority
         self.port = 0
+        self._pipes: WeakSet[Pipe] = WeakSet()
         self._http = http
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -97,7 +111,7 @@ class ApiServer:
         nonresource.ready_checks["store"] = store.problem
         app = App(core, nonresource, metrics, open_audit(settings.audit, clock), settings.routes(core))
         http = HttpServer(app.handle, limits=settings.limits, on_error=failure)
-        server = cls(settings, core, app, http, authority)
+        server = cls(settings, core, app, http, authority, metrics)
         metrics.gauge("shoal_store_revision", "The newest durable revision.", lambda: core.cache.revision)
         metrics.gauge("shoal_watchers", "Open watches.", lambda: _watchers(core.cache))
         sleep = Sleep(core, settings.idle_seconds)
@@ -112,7 +126,13 @@ class ApiServer:
         return server
 
     def transport(self) -> InProcessTransport:
-        return InProcessTransport(self.app.handle)
+        return InProcessTransport(self.app.handle, self._pipes)
+
+    async def heard(self) -> None:
+        """Returns when everybody in this process has read what was told to them before this call."""
+        for pipe in list(self._pipes):
+            while pipe.pending and not pipe.closed:  # noqa: ASYNC110 - a few times in the life of a cluster
+                await asyncio.sleep(LOOK_SECONDS)
 
     @property
     def url(self) -> str:
@@ -137,7 +157,10 @@ async def make_core(settings: ServerSettings, store: Store, clock: Clock, addres
     clusters = Clusters(cache, builtins.resources, definitions)
     await _load(store, cache)
     await _ensure_root(store, cache, clock, settings.root_profile)
-    signer = TokenSigner(signing_key(settings.directory / "service-account.key"))
+    signer = TokenSigner(
+        signing_key(settings.directory / "service-account.key"),
+        brought=lambda name: found.token_keys if (found := clusters.get(name)) is not None else (),
+    )
 
     def uid_of(cluster: str, resource: str, namespace: str, name: str) -> str | None:
         entry = cache.kind("", resource).get(cluster, namespace, name)
@@ -145,7 +168,13 @@ async def make_core(settings: ServerSettings, store: Store, clock: Clock, addres
         return None if "deletionTimestamp" in metadata else metadata.get("uid")
 
     roles = CachedRoles(cache)
-    authorizer = Authorizer(roles, WorkerAuthorizer(CachedHoldings(cache)).authorize)
+    workers, syncers = WorkerAuthorizer(CachedHoldings(cache)), SyncerAuthorizer(CachedMeant(cache))
+
+    def opinion(user: User, wanted: Attributes) -> Decision | None:
+        said = workers.authorize(user, wanted)
+        return said if said is not None else syncers.authorize(user, wanted)
+
+    authorizer = Authorizer(roles, opinion)
     clusters.on_gone(roles.forget)
     clusters.on_gone(authorizer.forget)
     return Core(
@@ -203,7 +232,7 @@ async def _ensure_root(store: Store, cache: Cache, clock: Clock, profile: str) -
 
 
 def _watchers(cache: Cache) -> float:
-    return float(sum(len(found) for kind in cache.kinds.values() for found in kind.listeners.values()))
+    return float(sum(kind.watchers for kind in cache.kinds.values()))
 
 
 def administrator(name: str = "shoal-admin") -> User:

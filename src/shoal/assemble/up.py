@@ -7,18 +7,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from shoal.apiserver.audit import AuditSettings as AuditSettings
+from shoal.assemble.datadir import DataDirError
 from shoal.assemble.instance import IDLE_SECONDS as IDLE_SECONDS
 from shoal.assemble.instance import Shoal as Shoal
 from shoal.assemble.instance import UpSettings as UpSettings
 from shoal.assemble.process import serve
 from shoal.assemble.store_settings import StoreSettings as StoreSettings
 from shoal.assemble.worker import Worker, server_settings, worker_settings
+from shoal.assemble.worker_processes import OWNER
 from shoal.clock import SystemClock
 from shoal.fleet.bus.settings import BusSettings as BusSettings
 from shoal.fleet.bus.settings import bus_settings as bus_settings
 from shoal.fleet.joining.controller import ensure_home
 from shoal.fleet.loops import check_bus
+from shoal.kinds import fleet
 from shoal.objects.errors import StoreError
+from shoal.sync.loops import DEFAULT_RESOURCES as DEFAULT_RESOURCES
+from shoal.sync.loops import SyncSettings as SyncSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +54,17 @@ class Up:
         return up
 
     async def _start_worker(self, name: str, settings: UpSettings, capacity: int) -> Worker:
-        hub = self.hub
+        hub, directory = self.hub, settings.data_dir / "workers" / name
+        if (directory / OWNER).exists():
+            raise DataDirError(
+                f"{directory} is of a declared Worker, which the hub runs as a process",
+                "start with fewer --workers, or delete that Worker first",
+            )
         # Whatever the hub's store is, a worker's belongs to this machine.
-        own = server_settings(settings.data_dir / "workers" / name, idle_seconds=settings.idle_seconds)
-        known = worker_settings(name, capacity, "", hub.server.url, hub.server.authority.certificate.decode())
+        own = server_settings(directory, idle_seconds=settings.idle_seconds)
+        known = worker_settings(
+            name, capacity, "", hub.server.url, hub.server.authority.certificate.decode(), fleet.INSIDE
+        )
         shoal = await Shoal.start(own)
         return await Worker.start(shoal, known, hub.worker_client(name), hub.tunnels, SystemClock(), bus=settings.bus)
 

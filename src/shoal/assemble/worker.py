@@ -11,19 +11,21 @@ from urllib.parse import urlsplit
 from shoal.assemble.instance import IDLE_SECONDS, Shoal, UpSettings
 from shoal.assemble.membership import HubGiven as HubGiven
 from shoal.assemble.membership import become_member, check_given
-from shoal.assemble.process import serve
+from shoal.assemble.process import end_with_input, serve
 from shoal.assemble.running import Runnable, run_all
 from shoal.assemble.store_settings import StoreSettings
 from shoal.client.kubeconfig import client_to
 from shoal.client.requests import Client
 from shoal.clock import Clock, SystemClock
 from shoal.fleet.bus.settings import BusSettings
+from shoal.fleet.bus.traffic import Traffic
 from shoal.fleet.loops import WATCH, check_bus, worker_loops
 from shoal.fleet.resources import LOGICAL_CLUSTERS
 from shoal.fleet.tunnel import Tunnels, dial_hub, serve_tunnel
 from shoal.fleet.tunnel.serving import Dial
 from shoal.fleet.worker.identity.renewal import Renewal
 from shoal.fleet.worker.settings import WorkerSettings
+from shoal.kinds import fleet
 from shoal.kinds.versions import KUBERNETES
 from shoal.objects.errors import StoreError
 
@@ -42,6 +44,8 @@ class WorkerProcess:
     store: StoreSettings = field(default_factory=StoreSettings)
     idle_seconds: float = IDLE_SECONDS
     bus: BusSettings = field(default_factory=BusSettings)
+    supervised: bool = False
+    """A hub runs it: it ends with its standard input, and its Worker says what it is."""
 
 
 class Worker:
@@ -70,9 +74,18 @@ class Worker:
         if isinstance(way, Tunnels):
             worker._leave = way.register(settings.name, shoal.server.app.handle)
 
+        traffic = Traffic(clock)
+        for series in traffic.counters():
+            shoal.server.metrics.counter(*series)
+        for series in traffic.gauges():
+            shoal.server.metrics.gauge(*series)
+
         def loops() -> list[Runnable]:
             own = shoal.client("shoal-worker")
-            found: list[Runnable] = [*worker_loops(hub, own, clock, settings, bus), *beside()]
+            found: list[Runnable] = [
+                *worker_loops(hub, own, clock, settings, bus, traffic, moves=shoal.moves),
+                *beside(),
+            ]
             if not isinstance(way, Tunnels):
                 found.append(serve_tunnel(way, shoal.server.app.handle, clock, settings.name))
             return found
@@ -108,13 +121,17 @@ def server_settings(
     return UpSettings(data_dir, host, port, store=store or StoreSettings(), hub=False, idle_seconds=idle_seconds)
 
 
-def worker_settings(name: str, capacity: int, location: str, hub_url: str, hub_authority: str) -> WorkerSettings:
-    return WorkerSettings(name, capacity, location, KUBERNETES, hub_url, hub_authority)
+def worker_settings(
+    name: str, capacity: int, location: str, hub_url: str, hub_authority: str, infrastructure: str
+) -> WorkerSettings:
+    return WorkerSettings(name, capacity, location, KUBERNETES, hub_url, hub_authority, infrastructure=infrastructure)
 
 
 def run_worker(process: WorkerProcess, ready: Callable[[Worker], None]) -> None:
     """Until SIGTERM or SIGINT, or until the store is lost."""
     check_given(process.hub)
+    if process.supervised:
+        end_with_input()
 
     async def start() -> Worker:
         await check_bus(process.bus, process.name)
@@ -138,7 +155,8 @@ async def _start_member(process: WorkerProcess, shoal: Shoal, clock: Clock) -> W
     endpoint = member.endpoint
     hub = client_to(endpoint, "shoal-worker")
     url = f"https://{urlsplit(endpoint.server).netloc}"
-    settings = worker_settings(name, process.capacity, process.location, url, endpoint.authority)
+    what = fleet.PROCESS if process.supervised else fleet.EXTERNAL
+    settings = worker_settings(name, process.capacity, process.location, url, endpoint.authority, what)
 
     def renewal() -> list[Runnable]:
         return [Renewal(hub, clock, name, store, member.certificate, member.keep)]

@@ -131,6 +131,8 @@ class View:
     def _changed(self, key: Key, obj: Object | None) -> None:
         last = self.objects.get(key)
         if obj is not None:
+            # A cluster that was moved away and comes back brings its uids.
+            self._gone_uids.discard(obj["metadata"]["uid"])
             self._put(key, obj)
         elif last is not None:
             self._forget(key)

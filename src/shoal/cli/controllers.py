@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from shoal.assemble.controllers import LOOPS, Controllers, NotServed, Wanted, run_controllers
+from shoal.assemble.controllers import DEFAULT_RESOURCES, LOOPS, Controllers, NotServed, Wanted, run_controllers
 from shoal.cli.asking import AskingError
 from shoal.client.transport import Unreachable
 from shoal.objects.errors import Forbidden, Unauthorized
@@ -50,10 +50,10 @@ def address(context: click.Context, option: click.Parameter, value: str | None) 
 )
 @click.option(
     "--resources-to-sync",
-    default="deployments.apps",
+    default=",".join(DEFAULT_RESOURCES),
     show_default=True,
     metavar="A,B",
-    help="What the importer looks for in workload Clusters.",
+    help="What the importer looks for in workload Clusters; * is all.",
 )
 @click.option(
     "--auto-publish-apis",
@@ -91,15 +91,16 @@ def command(
 ) -> None:
     """Runs loops at an API server until it is stopped. Their kinds: shoal crds | kubectl apply -f -"""
     mode = "push" if "syncer" in loops else "none"
-    if sync_mode == "pull":
-        raise click.UsageError("--sync-mode pull is not supported yet: use push or none")
-    if sync_mode is not None and sync_mode != mode:
+    if sync_mode == "pull" and mode == "push":
+        raise click.UsageError("--sync-mode pull goes without syncer: shoal syncer is started in each cluster")
+    if sync_mode not in (None, mode) and not (sync_mode == "pull" and mode == "none"):
         raise click.UsageError(f"--sync-mode {sync_mode} does not go with --loops {','.join(loops)}")
     resources = tuple(name.strip() for name in resources_to_sync.split(",") if name.strip())
     wanted = Wanted(
         loops,
         resources,
         auto_publish_apis,
+        sync_mode or mode,
         leader_elect,
         leader_elect_namespace,
         health_address,

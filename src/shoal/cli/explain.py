@@ -11,6 +11,7 @@ import orjson
 from shoal.assemble.explain import Explanation, Verdict, explain_managed_cluster
 from shoal.assemble.plan import Explanation as Placed
 from shoal.assemble.plan import explain_object
+from shoal.cli import explain_worker
 from shoal.cli.asking import AskingError, ask, hub_options
 from shoal.client.requests import Client
 from shoal.objects.errors import NotFound, StatusError
@@ -22,14 +23,18 @@ SHOWN = 20
 
 
 @click.command(name="explain")
-@click.argument("kind", metavar="managedcluster|deployment|KIND")
+@click.argument("kind", metavar="managedcluster|worker|deployment|KIND")
 @click.argument("name")
 @click.option("-n", "--namespace", default="default", show_default=True)
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @hub_options
 def command(kind: str, name: str, namespace: str, output: str, kubeconfig: Path | None, data_dir: Path | None) -> None:
     """Why a ManagedCluster is on its Worker, or why it waits and what single change would let it be hosted. Of a
-    Deployment, or whatever else is placed: why it is in its clusters, and what would bring it to others."""
+    Worker: how far its drain is, and where each of its ManagedClusters could go. Of a Deployment, or whatever else is
+    placed: why it is in its clusters, and what would bring it to others."""
+    if kind.lower() in explain_worker.KINDS:
+        explain_worker.explain(name, output, kubeconfig, data_dir)
+        return
     if kind.lower() not in KINDS:
         placed(kind, name, namespace, output, kubeconfig, data_dir)
         return

@@ -15,12 +15,16 @@ COMMANDS = {
     "hub": "the API server and its loops",
     "worker": "joins a hub, hosts control planes",
     "join-token": "lets other machines join as workers",
+    "worker-bundle": "prints what runs a worker in a cluster",
+    "join-cluster": "makes an existing cluster one of the hub's workload Clusters",
+    "syncer": "syncs one cluster, in it or anywhere",
     "controllers": "loops alone, at any API server",
     "nodes": "simulated nodes at any API server",
     "crds": "prints Shoal's CustomResourceDefinitions",
     "kubeconfig": "prints the admin's kubeconfig, or a managed cluster's",
     "status": "the fleet on one page",
-    "explain": "why a managed cluster is where it is, or waits",
+    "explain": "why a managed cluster or a workload is where it is, or waits",
+    "plan": "what manifests would place where, without applying them",
 }
 
 
@@ -61,3 +65,7 @@ def fail(message: str, hint: str = "", exit_code: int = 1) -> None:
     if hint:
         print(f"hint: {hint}", file=sys.stderr)
     raise SystemExit(exit_code)
+
+
+if __name__ == "__main__":
+    main()

@@ -12,11 +12,13 @@ import click
 
 from shoal.assemble.datadir import default_data_dir
 from shoal.assemble.up import (
+    DEFAULT_RESOURCES,
     IDLE_SECONDS,
     AuditSettings,
     BusSettings,
     Shoal,
     StoreSettings,
+    SyncSettings,
     UpSettings,
     WorkersInside,
     bus_settings,
@@ -59,6 +61,31 @@ _BUS_OPTIONS = (
         help="A NATS .creds file, where the URL has no user.",
     ),
 )
+_SYNC_OPTIONS = (
+    click.option(
+        "--sync-mode",
+        type=click.Choice(["push", "pull", "none"]),
+        default="push",
+        show_default=True,
+        help="Where the syncers of workload Clusters run that do not say it: here, in the clusters, or by hand.",
+    ),
+    click.option(
+        "--resources-to-sync",
+        default=",".join(DEFAULT_RESOURCES),
+        show_default=True,
+        metavar="A,B",
+        help="What is looked for in workload Clusters, and copied to them; * is everything.",
+    ),
+    click.option(
+        "--auto-publish-apis",
+        type=bool,
+        is_flag=False,
+        flag_value=True,
+        default=True,
+        show_default=True,
+        help="Whether an API that clusters offer is served without anybody saying so.",
+    ),
+)
 _OPTIONS = (
     click.option("--data-dir", type=click.Path(path_type=Path), help="Where everything is kept. [$SHOAL_DATA_DIR]"),
     click.option(
@@ -72,7 +99,21 @@ _OPTIONS = (
     ),
     *_STORE_OPTIONS,
     *_BUS_OPTIONS,
+    *_SYNC_OPTIONS,
     idle_option,
+    click.option(
+        "--worker-processes/--no-worker-processes",
+        default=True,
+        show_default=True,
+        help="Run the processes of Workers with infrastructure process.",
+    ),
+    click.option(
+        "--worker-image",
+        default="",
+        envvar="SHOAL_WORKER_IMAGE",
+        metavar="IMAGE",
+        help="Of Workers with infrastructure kind. [that of this version; $SHOAL_WORKER_IMAGE]",
+    ),
     click.option("--audit-log-path", default="", metavar="FILE", help="Records every request; - is standard output."),
     click.option(
         "--audit-log-maxsize", default=100, show_default=True, help="Megabytes after which the file is rotated."
@@ -111,8 +152,13 @@ def serve(
     bus: str = "watch",
     bus_creds: Path | None = None,
     idle_seconds: float = IDLE_SECONDS,
+    sync_mode: str = "push",
+    resources_to_sync: str = ",".join(DEFAULT_RESOURCES),
+    auto_publish_apis: bool = True,
     root_profile: str = "",
     workers: WorkersInside | None = None,
+    worker_processes: bool = True,
+    worker_image: str = "",
     **store: Any,
 ) -> None:
     stored, over = store_settings(**store), parse_bus(bus, bus_creds)
@@ -124,7 +170,18 @@ def serve(
     audit = AuditSettings(audit_log_path, audit_log_maxsize, audit_log_maxbackup, audit_policy_file)
     directory = data_dir or default_data_dir(os.environ)
     settings = UpSettings(
-        directory, host, port, audit, root_profile, stored, advertise_address, idle_seconds=idle_seconds, bus=over
+        directory,
+        host,
+        port,
+        audit,
+        root_profile,
+        stored,
+        advertise_address,
+        idle_seconds=idle_seconds,
+        bus=over,
+        sync=SyncSettings(_names(resources_to_sync), auto_publish_apis, sync_mode),
+        worker_processes=worker_processes,
+        worker_image=worker_image,
     )
     run(settings, announce, workers)
 
@@ -161,6 +218,10 @@ def store_settings(
         raise click.UsageError("--etcd-prefix is empty: etcd may hold more than one store")
     word = etcd_password_file.read_text().strip() if etcd_password_file else ""
     return StoreSettings("etcd", urls, "/" + etcd_prefix.strip("/"), *entry[:4], word)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def parse_bus(bus: str, credentials: Path | None) -> BusSettings:

@@ -65,8 +65,8 @@ async def _list(client: Client, kind: Kind) -> list[Object]:
 
 
 def _worker(obj: Object) -> dict[str, str]:
-    status, spec = obj.get("status") or {}, obj.get("spec") or {}
-    free, all_of_it = status.get("availableCapacity", "?"), spec.get("capacity", "?")
+    status = obj.get("status") or {}
+    free, all_of_it = status.get("availableCapacity", "?"), fleet.capacity_of(obj)
     return {"name": obj["metadata"]["name"], "phase": status.get("phase", "Pending"), "free": f"{free}/{all_of_it}"}
 
 

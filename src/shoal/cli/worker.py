@@ -37,6 +37,7 @@ from shoal.kinds.joining import split_token, wrong_name
 @store_options
 @bus_options
 @idle_option
+@click.option("--supervised", is_flag=True, hidden=True, help="A hub runs it: it ends with its standard input.")
 def command(
     hub_kubeconfig: Path | None,
     hub: str,
@@ -50,6 +51,7 @@ def command(
     idle_seconds: float,
     bus: str,
     bus_creds: Path | None,
+    supervised: bool,
     **store: Any,
 ) -> None:
     """Joins a hub and hosts the control planes of ManagedClusters until it is stopped.
@@ -64,7 +66,7 @@ def command(
         raise click.UsageError(f"--name {name}: {wrong}")
     host, port = split_address(listen)
     where = data_dir or default_data_dir(os.environ) / "workers" / name
-    own = (host, port, store_settings(**store), idle_seconds, parse_bus(bus, bus_creds))
+    own = (host, port, store_settings(**store), idle_seconds, parse_bus(bus, bus_creds), supervised)
     run_worker(WorkerProcess(given, where, name, capacity, location, *own), announce)
 
 

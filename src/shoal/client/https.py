@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping
 
 import aiohttp
 
 from shoal.client.transport import Unreachable
+
+_KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
 
 
 class HttpsTransport:
@@ -21,7 +24,7 @@ class HttpsTransport:
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
-            connector = aiohttp.TCPConnector(ssl=self._context or True, limit=0)
+            connector = aiohttp.TCPConnector(ssl=self._context or True, limit=0, socket_factory=_watched_over)
             self._session = aiohttp.ClientSession(connector=connector, auto_decompress=True)
         return self._session
 
@@ -53,6 +56,17 @@ class HttpsTransport:
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()
+
+
+def _watched_over(address: aiohttp.AddrInfoType) -> socket.socket:
+    """A connection over which nothing comes may be a quiet watch, or one whose other end is gone without a word: the
+    kernel asks, and it ends within half a minute."""
+    made = socket.socket(*address[:3])
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _KEEPALIVE.items():
+        if hasattr(socket, option):
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    return made
 
 
 async def _pieces(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:

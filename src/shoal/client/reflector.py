@@ -25,6 +25,7 @@ Key = tuple[str, str, str]
 """Logical cluster (empty unless the view is the wildcard one), namespace, name."""
 Changed = Callable[[Key, Object | None], None]
 """Told for every change; None: it is gone."""
+Keep = Callable[[Object], Object]
 
 CLUSTER = "shoal.dev/cluster"
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 30.0
@@ -50,14 +51,16 @@ class Reflector:
         unserved: float | None = None,
         listed: Callable[[], None] | None = None,
         shared: bool = False,
+        keep: Keep | None = None,
     ) -> None:
-        """`listed` is told after each complete list. `unserved`: seconds between looks, without a word, at a kind
-        the server may come to serve later. `shared`: with all others who ask for the same through this client, if
-        the client keeps copies; for loops that never change an object they are told of."""
+        """`listed` is told after each complete list. `unserved`: seconds between looks, without a word, at a kind the
+        server may come to serve later. `shared`: with all others who ask for the same through this client, if the
+        client keeps copies; for loops that never change an object they are told of. `keep`: what is held, and told, of
+        each object, where it is not shared."""
         self.changed, self.listed = changed, listed
         self.synced = False
         """It has been told of a complete list."""
-        self._copy = _Copy(client, kind, clock, labels, fields, unserved)
+        self._copy = _Copy(client, kind, clock, labels, fields, unserved, keep)
         if shared and client.copies is not None:
             made = _SharedCopy(client, kind, clock, labels, fields, unserved)
             self._copy = client.copies.setdefault((client.path(kind), labels, fields, unserved), made)
@@ -77,10 +80,17 @@ class Reflector:
 
 class _Copy:
     def __init__(
-        self, client: Client, kind: Kind, clock: Clock, labels: str, fields: str, unserved: float | None
+        self,
+        client: Client,
+        kind: Kind,
+        clock: Clock,
+        labels: str,
+        fields: str,
+        unserved: float | None,
+        keep: Keep | None = None,
     ) -> None:
         self._client, self._kind, self._clock = client, kind, clock
-        self._labels, self._fields, self._unserved = labels, fields, unserved
+        self._labels, self._fields, self._unserved, self._keep = labels, fields, unserved, keep
         self._followers: list[Reflector] = []
         self._turn = asyncio.Lock()
         self._listed = False
@@ -163,7 +173,7 @@ class _Copy:
         return told
 
     def _kept(self, obj: Object) -> Object:
-        return obj
+        return self._keep(obj) if self._keep is not None else obj
 
 
 class _SharedCopy(_Copy):

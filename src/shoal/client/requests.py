@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -69,6 +69,12 @@ class Client:
         """Somebody else at the same place, whom this identity may speak for."""
         other = self.at(self._cluster)
         other._headers = {**self._headers, "impersonate-user": name, "impersonate-group": group}
+        return other
+
+    def through(self, wrap: Callable[[Transport], Transport]) -> Client:
+        """The same identity at the same place, with something between it and the wire."""
+        other = self.at(self._cluster)
+        other._transport = wrap(self._transport)
         return other
 
     async def close(self) -> None:

@@ -9,16 +9,25 @@ from shoal.clock import Clock
 from shoal.fleet.bus.interface import Bus
 from shoal.fleet.bus.settings import BusSettings
 from shoal.fleet.bus.subjects import HUB, worker_consumer
+from shoal.fleet.bus.traffic import Traffic
 from shoal.fleet.bus.watch import WatchBus
 from shoal.fleet.health.controller import health_loops
 from shoal.fleet.joining.controller import joining_loops
+from shoal.fleet.moving.controller import Departures
+from shoal.fleet.processes.controller import Supervisor
+from shoal.fleet.processes.interface import Processes
+from shoal.fleet.rebalance.controller import Rebalancer
 from shoal.fleet.scheduler.controller import Scheduler
+from shoal.fleet.shrinking.controller import Shrinking
 from shoal.fleet.worker.hosting.controller import Hosting
+from shoal.fleet.worker.moving import Moves, moving_loops
 from shoal.fleet.worker.own import OwnRoot
+from shoal.fleet.worker.parts import Parts
 from shoal.fleet.worker.registration.controller import Registration
 from shoal.fleet.worker.reporter.controller import Reporter
 from shoal.fleet.worker.settings import WorkerSettings
-from shoal.fleet.worker.subscriber.controller import Subscriber
+from shoal.fleet.worker.subscriber.controller import Subscriber, recalling
+from shoal.fleet.worker.subscriber.memory import CALM_SECONDS
 
 
 class Runnable(Protocol):
@@ -32,8 +41,18 @@ WATCH = BusSettings()
 
 def fleet_hub_loops(client: Client, clock: Clock, over: BusSettings = WATCH) -> list[Runnable]:
     """`client` is of the hub's root."""
-    loops = [*Scheduler(client, clock).loops, *health_loops(client, clock), *joining_loops(client, clock)]
+    scheduler = Scheduler(client, clock)
+    departures = Departures(client, clock, scheduler)
+    rebalancer = Rebalancer(client, clock, departures.moves)
+    moving: list[Runnable] = [departures.loop, departures.moves.loop, rebalancer.loop]
+    loops: list[Runnable] = [*scheduler.loops, *health_loops(client, clock), *joining_loops(client, clock), *moving]
+    loops.append(Shrinking(client, clock).loop)
     return [*loops, *_bus_loops(client, clock, over)]
+
+
+def supervisor_loops(client: Client, clock: Clock, processes: Processes | None) -> list[Runnable]:
+    """Of every hub, whoever runs its other loops. `processes`: None where a hub runs none, and says so."""
+    return [Supervisor(client, clock, processes).loop]
 
 
 def _bus_loops(client: Client, clock: Clock, over: BusSettings) -> list[Runnable]:
@@ -46,12 +65,12 @@ def _bus_loops(client: Client, clock: Clock, over: BusSettings) -> list[Runnable
     return [Publisher(client, clock, over).loop, Receiver(client, clock, over).loop]
 
 
-def _bus(hub: Client, clock: Clock, worker: str, over: BusSettings) -> Bus:
+def _bus(hub: Client, own: Client, clock: Clock, worker: str, over: BusSettings, traffic: Traffic | None) -> Bus:
     if not over.is_nats:
-        return WatchBus(hub, worker, clock)
+        return WatchBus(hub, worker, clock, recalling(own), traffic)
     from shoal.fleet.bus.nats import NatsBus  # noqa: PLC0415
 
-    return NatsBus(hub, worker, clock, over)
+    return NatsBus(hub, worker, clock, over, traffic)
 
 
 async def check_bus(over: BusSettings, worker: str = "") -> None:
@@ -63,13 +82,24 @@ async def check_bus(over: BusSettings, worker: str = "") -> None:
 
 
 def worker_loops(
-    hub: Client, own: Client, clock: Clock, settings: WorkerSettings, over: BusSettings = WATCH
+    hub: Client,
+    own: Client,
+    clock: Clock,
+    settings: WorkerSettings,
+    over: BusSettings = WATCH,
+    traffic: Traffic | None = None,
+    moves: Moves | None = None,
 ) -> list[Runnable]:
-    """`hub` is of the hub's root, `own` of the worker's."""
-    bus = _bus(hub, clock, settings.name, over)
+    """`hub` is of the hub's root, `own` of the worker's. `moves`: without it nothing is moved from here or to here."""
+    fence = moves.fence if moves is not None else None
+    bus = _bus(hub, own, clock, settings.name, over, traffic)
     root = OwnRoot(own, clock)
-    registration = Registration(hub, own, clock, settings, bus)
-    subscriber = Subscriber(own, clock, bus, root, registration)
+    registration = Registration(hub, own, clock, settings, bus, fence)
+    subscriber = Subscriber(own, clock, bus, root, registration, None if over.is_nats else CALM_SECONDS)
     hosting = Hosting(own, clock, root, settings)
     reporter = Reporter(clock, bus, root, registration, settings)
-    return [registration.loop, subscriber.loop, hosting.loop, reporter.loop, root]
+    loops: list[Runnable] = [registration.loop, subscriber.loop, hosting.loop, reporter.loop]
+    if moves is not None:
+        parts = Parts(hub, own, clock, bus, root, registration, settings.name)
+        loops += moving_loops(parts, moves.data, moves.fence)
+    return [*loops, root]

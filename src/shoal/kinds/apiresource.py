@@ -1,4 +1,4 @@
-"""APIResourceImport and NegotiatedAPIResource of apiresource.kcp.dev: names and accessors. CRDs are in `crds/root`."""
+"""The kinds of apiresource.kcp.dev: names and accessors. Their CRDs are in `crds/root`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ GROUP = "apiresource.kcp.dev"
 VERSION = "v1alpha1"
 IMPORT, IMPORTS = "APIResourceImport", "apiresourceimports"
 NEGOTIATED, NEGOTIATED_PLURAL = "NegotiatedAPIResource", "negotiatedapiresources"
+SCHEMA, SCHEMAS = "APIResourceSchema", "apiresourceschemas"
+"""Named by its digest; imports refer to it."""
 
 API_VERSION = "apiresource.kcp.dev/apiVersion"
 """Annotation: group and version of the API the object is about."""
@@ -25,9 +27,15 @@ COMPATIBLE, AVAILABLE = "Compatible", "Available"
 SUBMITTED, PUBLISHED, ENFORCED = "Submitted", "Published", "Enforced"
 """Conditions of a negotiated resource: publishing was asked for; the hub serves it; a CRD made by hand decides."""
 
-NOT_ASKED, CANNOT_BE_SERVED = "NotAsked", "CannotBeServed"
-FINAL = (NOT_ASKED, CANNOT_BE_SERVED)
+NOT_ASKED, CANNOT_BE_SERVED, REFUSED = "NotAsked", "CannotBeServed", "DefinitionRefused"
+FINAL = (NOT_ASKED, CANNOT_BE_SERVED, REFUSED)
 """Reasons for not being available that only a person changes."""
+
+SCHEMA_UNKNOWN = "SchemaUnknown"
+"""Reason of an import that is not Compatible yet: the schema it refers to is not there."""
+
+NEVER, UNPUBLISHED, ALWAYS = "UpdateNever", "UpdateUnpublished", "UpdatePublished"
+"""When an import may change what is negotiated: never, as long as that is not published, always."""
 
 COMMON = (
     *("groupVersion", "scope", "plural", "singular", "shortNames", "kind", "listKind", "categories"),
@@ -90,6 +98,8 @@ def has_subresource(obj: Object, name: str) -> bool:
 
 
 def parse_resource(text: str) -> tuple[str, str]:
-    """Plural and group of what `--resources-to-sync` lists: `deployments.apps`, `pods`, `pods.core`."""
+    """Plural and group of what `--resources-to-sync` lists: `deployments.apps`, `pods`, `pods.core`; `*` is all."""
+    if text == "*":
+        return "*", "*"
     plural, _, group = text.partition(".")
     return plural, "" if group == "core" else group

@@ -46,9 +46,9 @@ def default_secret(obj: Object) -> None:
     obj.setdefault("type", "Opaque")
     plain = obj.pop("stringData", None)
     if isinstance(plain, dict) and plain:
-        data = obj.setdefault("data", {})
-        for key, value in plain.items():
-            data[key] = base64.b64encode(str(value).encode()).decode()
+        # A patched object shares its data with the one before it, which has to stay as it was.
+        encoded = {key: base64.b64encode(str(value).encode()).decode() for key, value in plain.items()}
+        obj["data"] = {**(obj.get("data") or {}), **encoded}
 
 
 def validate_secret(obj: Object, old: Object | None) -> list[Cause]:

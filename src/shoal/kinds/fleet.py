@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from hashlib import sha256
 from typing import Any
 
 from shoal.kinds import nodepools, sizes
 from shoal.objects.conditions import get_condition
+from shoal.objects.errors import Cause, forbidden_field
 
 Object = dict[str, Any]
 
@@ -23,6 +25,17 @@ WORKER_FINALIZER = "infrastructure.cluster.x-k8s.io/worker"
 """Of a Worker: goes when no ManagedCluster is given to it."""
 STORE = "shoal.dev/store"
 """On a Worker: the id of the store it is of. Another store is another worker, whatever its name."""
+SUPERVISOR = "shoal.dev/supervisor"
+"""On a Worker with infrastructure process: the data directory of the hub that runs its process, by its id."""
+PROCESS_FINALIZER = "shoal.dev/worker-process"
+"""Of such a Worker: goes when its process has ended and its data directory is removed."""
+PROCESS, EXTERNAL, INSIDE = "process", "external", "inside"
+"""What a Worker is: a process a hub runs, one that somebody else runs, a part of `shoal up`."""
+KIND = "kind"
+"""Or a cluster that gets its worker from the hub, by the bundle."""
+
+PINNED_HUB = "shoal.dev/pinned-hub"
+"""On a worker's Lease: the id of the hub it belongs to, where that is not the one the Lease is at."""
 
 SPREAD_GROUP = "shoal.dev/spread-group"
 """On a ManagedCluster: those with the same value are spread over Workers and locations; without, a namespace's are."""
@@ -40,10 +53,23 @@ READY, SCHEDULED = "Ready", "Scheduled"
 """Conditions; the second is a phase too."""
 INFRASTRUCTURE_READY, NODES_READY = "InfrastructureReady", "NodesReady"
 UPGRADED, WORKER_READY, DELETING = "Upgraded", "WorkerReady", "Deleting"
+HUB_ACCEPTED = "HubAccepted"
+"""Of a Worker: False while it belongs to another hub, and so holds what this one deletes."""
+SUPERVISED = "Supervised"
+"""Of a Worker with infrastructure process: whether a hub runs it."""
+MOVING, MOVABLE = "Moving", "Movable"
+"""Of a ManagedCluster: it is on its way to another Worker; its Worker is lost, and it may or may not be moved."""
+FENCES = "shoal.dev/fences"
+"""On the Lease of a worker that refuses changes of clusters it may have lost."""
+TOLD_BY_WORKER = (INFRASTRUCTURE_READY, NODES_READY, UPGRADED, READY)
+"""Conditions that are of the Worker it is on, and of no later one."""
 
 NOT_SUPPORTED, BROKEN_KUBECONFIG = "InfrastructureNotSupported", "BrokenKubeconfig"
 SECRET_TAKEN, HOST_TAKEN, BAD_VERSION = "SecretNameTaken", "NameTaken", "VersionNotSupported"
-FAILURES = frozenset({NOT_SUPPORTED, BROKEN_KUBECONFIG, SECRET_TAKEN, HOST_TAKEN, BAD_VERSION})
+LOG_MISSING, LOG_TORN, NOT_RESTORABLE = "LogMissing", "LogTorn", "StoreNotSupported"
+FAILURES = frozenset(
+    {NOT_SUPPORTED, BROKEN_KUBECONFIG, SECRET_TAKEN, HOST_TAKEN, BAD_VERSION, LOG_MISSING, LOG_TORN, NOT_RESTORABLE}
+)
 """Reasons why a ManagedCluster is not Ready that do not pass by waiting."""
 VERSION_REFUSED = "VersionRefused"
 """Why it is not Upgraded, and will not be."""
@@ -72,6 +98,11 @@ def worker_of_lease(name: str) -> str:
 
 def kubeconfig_secret(name: str) -> str:
     return f"{name}-kubeconfig"
+
+
+def kubeconfig_hash(kubeconfig: str) -> str:
+    """By which a worker sees whether the hub has the kubeconfig it would publish, without reading it back."""
+    return sha256(kubeconfig.encode()).hexdigest()[:16]
 
 
 def cluster_of_secret(name: str) -> str:
@@ -105,9 +136,21 @@ def spec_of(obj: Object) -> Object:
     return found
 
 
+def capacity_of(worker: Object) -> int:
+    """How many ManagedClusters a Worker may have: what it says, and never more than an administrator says."""
+    spec = spec_of(worker)
+    said, limit = int(spec.get("capacity") or 0), spec.get("capacityLimit")
+    return said if limit is None else min(said, int(limit))
+
+
 def assigned_worker(managed: Object) -> str:
     """Empty: nobody hosts it."""
     return str(status_of(managed).get("assignedWorker") or "")
+
+
+def moving_to(managed: Object) -> str:
+    """The Worker it is on its way to; empty: it is not."""
+    return str((status_of(managed).get("move") or {}).get("to") or "")
 
 
 def epoch(managed: Object) -> int:
@@ -133,6 +176,14 @@ def prepare_create(obj: Object) -> None:
     """Every ManagedCluster has the finalizer from its first moment on: giving it to a Worker is one write then."""
     if not has_finalizer(obj):
         obj["metadata"] = with_finalizer(obj)["metadata"]
+
+
+def validate_worker(obj: Object, old: Object | None) -> list[Cause]:
+    """What a hub runs as a process does not become something else."""
+    annotations = (old or {"metadata": {}})["metadata"].get("annotations") or {}
+    if old is None or SUPERVISOR not in annotations or spec_of(obj).get("infrastructure") == PROCESS:
+        return []
+    return [forbidden_field("spec.infrastructure", "a hub runs it as a process: delete it, and declare it anew")]
 
 
 def machines(managed: Object) -> list[tuple[sizes.Size, int]]:

@@ -20,11 +20,13 @@ SHARE = "placement.shoal.dev/share"
 """Annotation of a leaf: the replicas it was given. What its spec says may have been edited since."""
 AWAY = "placement.shoal.dev/away"
 """Annotation of a leaf whose replicas were taken because its cluster was not ready."""
+CROWDED = "placement.shoal.dev/crowded"
+"""Annotation of a leaf: what is remembered of replicas that found no node in its cluster, as JSON."""
 ANONYMOUS = frozenset({"Deployment", "ReplicaSet", "Job", "DaemonSet", "Pod"})
 """Kinds that nobody refers to by name: their leaves may be called what they are called on the hub."""
 LONGEST_NAME, LONGEST_LABEL = 253, 63
 NOT_COPIED = (LAST_APPLIED, REVISION)
-OWN = (AWAY, DOWNSTREAM_NAME, SHARE)
+OWN = (AWAY, CROWDED, DOWNSTREAM_NAME, SHARE)
 """Annotations that placement sets and takes away."""
 NOT_CONTENT = ("apiVersion", "kind", "metadata", "status")
 
@@ -38,7 +40,9 @@ def leaf_name(root: str, cluster: str) -> str:
     return _within(f"{root}--{cluster}", LONGEST_NAME)
 
 
-def leaf_of(root: Object, cluster: str, content: Object, *, share: int | None = None, away: bool = False) -> Object:
+def leaf_of(
+    root: Object, cluster: str, content: Object, *, share: int | None = None, away: bool = False, crowded: str = ""
+) -> Object:
     """`content` is all but metadata and status: `spec` of most kinds, `data` of a ConfigMap. What is copied and not
     divided has no share."""
     metadata = root["metadata"]
@@ -49,6 +53,8 @@ def leaf_of(root: Object, cluster: str, content: Object, *, share: int | None = 
         annotations[SHARE] = str(share)
     if away:
         annotations[AWAY] = "true"
+    if crowded:
+        annotations[CROWDED] = crowded
     labels = {ASSIGNED: cluster, OWNED_BY: _within(metadata["name"], LONGEST_LABEL)}
     made: Object = {
         "name": leaf_name(metadata["name"], cluster),

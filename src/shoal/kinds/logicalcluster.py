@@ -14,7 +14,22 @@ PLURAL = "logicalclusters"
 CONTENT_FINALIZER = "core.shoal.dev/content"
 """Goes when everything in the cluster has gone."""
 
+RESTORED_ABOVE = "core.shoal.dev/restored-above"
+"""Annotation of a cluster that came from another server: what it had there is not above this revision."""
+TOKEN_KEYS = "core.shoal.dev/token-keys"
+"""Annotation of such a one: the public keys (DER, base64, with commas) of the servers that issued tokens of it."""
+
 PROFILES = ("hub", "cluster")
+
+
+def restored_above(obj: Object) -> int:
+    said = str((obj["metadata"].get("annotations") or {}).get(RESTORED_ABOVE) or "")
+    return int(said) if said.isdecimal() else 0
+
+
+def token_keys(obj: Object) -> tuple[str, ...]:
+    said = str((obj["metadata"].get("annotations") or {}).get(TOKEN_KEYS) or "")
+    return tuple(key for key in said.split(",") if key)
 
 
 def root(created: str, uid: str, profile: str) -> Object:

@@ -19,12 +19,53 @@ ASSIGNED = "workloads.kcp.dev/cluster"
 """Label of an object on the hub: the workload Cluster it is to be in."""
 MANAGED = "shoal.dev/managedcluster"
 """Label of a workload Cluster: the ManagedCluster it stands for."""
+CLUSTER_API = "shoal.dev/capicluster"
+"""Label of a workload Cluster: the Cluster API Cluster it stands for."""
+LOCATION = "shoal.dev/location"
+"""Label of a workload Cluster: where the ManagedCluster it stands for asked to be."""
+REGISTER = "workloads.kcp.dev/register"
+"""Annotation of a Cluster API Cluster: `false` keeps it from becoming a workload Cluster."""
 PROBLEM = "workloads.kcp.dev/problem"
 """Annotation of an object on the hub: why it is not in its cluster."""
+UNSCHEDULABLE = "workloads.kcp.dev/unschedulable"
+"""Annotation of an object on the hub: how many of its pods find no node in its cluster."""
 FORCE = "workloads.kcp.dev/force"
 """Annotation of an object on the hub: `true` lets the syncer take over an object it did not make."""
 FINALIZER = "workloads.kcp.dev/syncer-"
 """Prefix of the finalizer of an object on the hub that may have a copy in a cluster."""
+
+ADOPT = "workloads.kcp.dev/adopt-from"
+"""Annotation of a workload Cluster: another hub, by its store, whose copies there this one takes over."""
+ALLOW_DELETIONS = "workloads.kcp.dev/allow-deletions"
+"""Annotation of a workload Cluster: `true` lets the syncer delete more at once than it does by itself."""
+LOCATOR = "kcp.dev/namespace-locator"
+"""Annotation of a namespace in a cluster: the hub, and the namespace there, whose copies are in it."""
+DEPENDENCY = "dependency.workloads.kcp.dev/"
+"""Prefix of a label of an object on the hub: that cluster's syncer, which is not the hub's, may read it because an
+object meant for the cluster names it."""
+MIRRORED = "workloads.kcp.dev/mirrored-from"
+"""Label of an Event on the hub: the workload Cluster it was told in."""
+
+PUSH, PULL, NONE = "push", "pull", "none"
+SYNC_MODES = (PUSH, PULL, NONE)
+"""The syncer of a cluster runs in the hub, in the cluster, or is somebody else's business."""
+SYNCERS = "shoal-syncers"
+"""The namespace of service accounts that syncers elsewhere have: each is named after its workload Cluster."""
+_ACCOUNT = f"system:serviceaccount:{SYNCERS}:"
+
+HOME_ONLY = frozenset({"kube-system", "kube-public", "kube-node-lease", SYNCERS, "shoal-system"})
+"""Namespaces whose objects do not travel."""
+_STAYING = frozenset(
+    {
+        *(("namespaces", ""), ("nodes", ""), ("events", ""), ("bindings", ""), ("endpoints", "")),
+        *(("persistentvolumes", ""), ("componentstatuses", ""), ("events", "events.k8s.io")),
+        *(("leases", "coordination.k8s.io"), ("apiservices", "apiregistration.k8s.io")),
+        *(("customresourcedefinitions", "apiextensions.k8s.io"), ("endpointslices", "discovery.k8s.io")),
+        *(("csinodes", "storage.k8s.io"), ("volumeattachments", "storage.k8s.io")),
+        *(("controllerrevisions", "apps"), ("certificatesigningrequests", "certificates.k8s.io")),
+    }
+)
+_OWN_GROUPS = ("shoal.dev", "workload.kcp.dev", "apiresource.kcp.dev", "cluster.x-k8s.io", "cluster-k8s.io")
 
 READY = "Ready"
 HEARTBEAT_HEALTHY, IMPORTER_READY, SYNCER_READY = "HeartbeatHealthy", "APIImporterReady", "SyncerReady"
@@ -55,6 +96,32 @@ def finalizer_of(cluster: str) -> str:
     return FINALIZER + _within(cluster, 63 - len("syncer-"))
 
 
+def dependency_label(cluster: str) -> str:
+    return DEPENDENCY + _within(cluster, 63)
+
+
+def may_travel(plural: str, group: str) -> bool:
+    """Whether objects of a kind can be copied to clusters: not what describes the hub itself, or its clusters."""
+    if (plural, group) in _STAYING:
+        return False
+    return not any(group == own or group.endswith(f".{own}") for own in _OWN_GROUPS)
+
+
+def sync_mode(cluster: Object, usual: str) -> str:
+    """Where the syncer of a workload Cluster runs; `usual` is the hub's."""
+    return str((cluster.get("spec") or {}).get("syncMode") or usual)
+
+
+def syncer_user(cluster: str) -> str:
+    """Who the syncer of a cluster is on the hub, where it runs elsewhere."""
+    return _ACCOUNT + cluster
+
+
+def cluster_of_syncer(user: str) -> str:
+    """Empty: the user is no syncer."""
+    return user.removeprefix(_ACCOUNT) if user.startswith(_ACCOUNT) else ""
+
+
 def is_ready(cluster: Object) -> bool:
     return condition_is(cluster, READY)
 
@@ -66,6 +133,14 @@ def assigned_to(obj: Object) -> str:
 
 def syncer_finalizers(obj: Object) -> list[str]:
     return [name for name in obj["metadata"].get("finalizers") or () if name.startswith(FINALIZER)]
+
+
+def parts_of(cluster: Object, usual: str) -> list[str]:
+    """What Ready of a workload Cluster sums up; where nobody is told to run a syncer, one need not say anything."""
+    if sync_mode(cluster, usual) != NONE:
+        return list(PARTS)
+    said = {c["type"] for c in (cluster.get("status") or {}).get("conditions") or ()}
+    return [part for part in PARTS if part == IMPORTER_READY or part in said]
 
 
 def summary(cluster: Object, parts: Iterable[str] = PARTS) -> tuple[str, str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
@@ -68,29 +68,54 @@ def _not_ready(site: Site, policy: Policy, part: Part | None, now: float) -> Ref
     return Refusal("NotReady", "is not ready")
 
 
-def chosen(open_: Sequence[Site], policy: Policy, parts: Mapping[str, Part], kept: int = 0) -> list[Site]:
+class Outlook:
+    """What a policy says of clusters in which an object has no part yet: the same for all objects, so it is found out
+    once, and good until a cluster changes or `until`."""
+
+    def __init__(self, sites: Iterable[Site], policy: Policy, now: float) -> None:
+        self.policy = policy
+        self.sites = {site.name: site for site in sites}
+        said = {name: refusal(site, policy, None, now) for name, site in self.sites.items()}
+        self.refusals = {name: why for name, why in said.items() if why is not None}
+        self.order = sorted((site for name, site in self.sites.items() if name not in self.refusals), key=_by_name)
+        if policy.max_clusters is not None or policy.spread is not None:
+            self.order.sort(key=lambda site: _rank(site, policy, 0))
+        leaving = (site.until for site in self.sites.values() if site.until is not None and site.until > now)
+        self.until = min(leaving, default=NEVER)
+
+    def open(self, parts: Mapping[str, Part], refusals: Mapping[str, Refusal]) -> list[Site]:
+        """All that may be used, who has part of it already first, where that matters."""
+        sites = [site for site in self.order if site.name not in refusals]
+        if self.policy.max_clusters is None and self.policy.spread is None:
+            return sites
+        held = {name: part.replicas for name, part in parts.items() if part.replicas}
+        first = [site for site in sites if site.name in held]
+        first.sort(key=lambda site: _rank(site, self.policy, held[site.name]))
+        return [*first, *(site for site in sites if site.name not in held)]
+
+
+def chosen(ordered: Sequence[Site], policy: Policy, parts: Mapping[str, Part], kept: int = 0) -> list[Site]:
     """At most as many as the policy allows besides those that are `kept`: who has part of it already, then who is
     preferred, has the fewest soft taints, is cheaper, has more room; then by name. In that order, where it matters."""
-
-    def rank(site: Site) -> tuple[float, ...]:
-        held = parts.get(site.name, NO_PART).replicas
-        return (
-            -(held > 0),
-            -policy.points_of(site.labels),
-            intolerances(site.taints, policy.tolerations),
-            site.price if site.price is not None else NEVER,
-            -held,
-            -(site.free or {}).get("cpu", 0),
-        )
-
-    ordered = sorted(open_, key=lambda site: site.name)
-    if policy.max_clusters is not None or policy.spread is not None:
-        ordered.sort(key=rank)
     if len(ordered) + kept < policy.min_clusters:
         return [site for site in ordered if parts.get(site.name, NO_PART).replicas]
     if policy.spread is not None:
         ordered = _in_turns(ordered, policy.spread, limited=policy.duplicate)
-    return ordered if policy.max_clusters is None else ordered[: max(policy.max_clusters - kept, 0)]
+    return list(ordered if policy.max_clusters is None else ordered[: max(policy.max_clusters - kept, 0)])
+
+
+def _by_name(site: Site) -> str:
+    return site.name
+
+
+def _rank(site: Site, policy: Policy, held: int) -> tuple[float, ...]:
+    return (
+        -policy.points_of(site.labels),
+        intolerances(site.taints, policy.tolerations),
+        site.price if site.price is not None else NEVER,
+        -held,
+        -(site.free or {}).get("cpu", 0),
+    )
 
 
 def _in_turns(ordered: Sequence[Site], spread: Spread, *, limited: bool) -> list[Site]:

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from shoal.fit.resources import Resources
-from shoal.placement.choosing import Refusal, chosen, refusal, wakes
+from shoal.placement.choosing import Outlook, Refusal, chosen, refusal, wakes
 from shoal.placement.division import Seat, divide
 from shoal.placement.keeping import step
 from shoal.placement.ordinals import Range, ranges
-from shoal.placement.policy import Policy
+from shoal.placement.policy import NEVER, Policy
 from shoal.placement.sites import NO_PART, Part, Site
 from shoal.placement.target import ceiling, target
 
@@ -48,8 +48,18 @@ def place(
     first: int | None = None,
 ) -> Placed:
     """`parts` by cluster; `asks` is what one replica takes; `first` is the first ordinal, where they count."""
-    refusals = {site.name: why for site in sites if (why := refusal(site, policy, parts.get(site.name), now))}
-    open_ = [site for site in sites if site.name not in refusals]
+    return place_in(total, Outlook(sites, policy, now), parts, asks, now, first)
+
+
+def place_in(
+    total: int, outlook: Outlook, parts: Mapping[str, Part], asks: Resources, now: float, first: int | None = None
+) -> Placed:
+    """By an outlook that was made for the policy and the clusters."""
+    policy = outlook.policy
+    there = {name: outlook.sites[name] for name in parts if name in outlook.sites}
+    refusals = {name: why for name, why in outlook.refusals.items() if name not in there}
+    refusals |= {name: why for name, site in there.items() if (why := refusal(site, policy, parts[name], now))}
+    open_ = outlook.open(parts, refusals)
     held = {name: parts[name].replicas for name, why in refusals.items() if why.keeps and name in parts}
     kept = held if policy.duplicate else _kept(total, held, parts, policy.surge(total))
     using = chosen(open_, policy, parts, sum(share > 0 for share in kept.values()))
@@ -63,11 +73,13 @@ def place(
             {name: one.count for name, one in spans.items()},
             {name: one.start for name, one in spans.items()},
         )
-    ready = {site.name for site in sites if site.ready}
+    ready = {name for name, site in there.items() if site.ready}
     seen = {name: part if name in ready else replace(part, available=0) for name, part in parts.items()}
     floor = min(policy.floor(total), sum(wanted.values()))
     shares = wanted if policy.duplicate or first is not None else step(wanted, seen, floor, policy.surge(total))
-    waking = [after for site in sites if (after := wakes(site, policy, parts.get(site.name), now)) is not None]
+    waking = [after for name, site in there.items() if (after := wakes(site, policy, parts[name], now)) is not None]
+    if outlook.until < NEVER:
+        waking.append(outlook.until - now)
     away = {name for name in parts if name in refusals and refusals[name].reason in AWAY and not shares.get(name)}
     return Placed(
         shares={

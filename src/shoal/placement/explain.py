@@ -15,7 +15,7 @@ from shoal.objects.errors import NotFound
 from shoal.objects.selectors import NOTHING
 from shoal.placement.decide import place
 from shoal.placement.fleet import Fleet
-from shoal.placement.policy import DEFAULT, EVERYTHING, NEVER, Policy, policy_of
+from shoal.placement.policy import DEFAULT, EVERYTHING, NEVER, Policy
 from shoal.placement.sites import Part, Site
 from shoal.placement.splitter.decide import Split, policy_for
 from shoal.placement.target import room
@@ -53,13 +53,13 @@ def explain(fleet: Fleet, kind: str, namespace: str, name: str, now: float) -> E
         raise NotFound(f"no {kind} {namespace}/{name} is placed")
     candidates, split = found
     shape = fleet.shapes[kind]
-    policy = policy_of(candidates[0]) if candidates else DEFAULT
+    policy = candidates[0].policy if candidates else DEFAULT
     policy = policy_for(policy, root, shape)
     parts = {assigned_to(leaf): shape.part(leaf) for leaf in fleet.leaves_of(root)}
     sites, first = list(fleet.sites.values()), shape.first(root)
     asked = _Asked(shape.total(root), sites, policy, parts, shape.asks(root), now, first)
     verdicts = [_verdict(asked, site, split) for site in sorted(fleet.sites.values(), key=lambda site: site.name)]
-    names = [one["metadata"]["name"] for one in candidates]
+    names = [one.name for one in candidates]
     return Explanation(asked.total, names[0] if names else "", names[1:], split.unplaced, verdicts)
 
 

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
-from shoal.kinds.leaves import is_root, leaf_name
+from shoal.kinds.leaves import is_root
 from shoal.kinds.workload import assigned_to
 from shoal.objects.ownership import controller_of
-from shoal.placement.policy import DEFAULT, policy_of, rivals
+from shoal.placement.policy import DEFAULT, Rule, rivals
 from shoal.placement.shapes import Shape
 from shoal.placement.sites import Site, site_of
-from shoal.placement.splitter.decide import Split, split
+from shoal.placement.splitter.decide import Outlooks, Split, split_in
 
 Object = dict[str, Any]
 Name = tuple[str, str, str]
 """Kind, namespace and name."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Fleet:
     sites: Mapping[str, Site]
     placements: Sequence[Object]
@@ -27,6 +28,14 @@ class Fleet:
     """Roots and leaves, of the kinds in `shapes`."""
     shapes: Mapping[str, Shape]
     _leaves: dict[str, list[Object]] = field(default_factory=dict)
+
+    @cached_property
+    def rules(self) -> list[Rule]:
+        return [Rule(one) for one in self.placements]
+
+    @cached_property
+    def _outlooks(self) -> Outlooks:
+        return Outlooks(self.sites)
 
     def leaves_of(self, root: Object) -> list[Object]:
         if not self._leaves:
@@ -64,20 +73,26 @@ class Fleet:
                 objects[key] = {**obj, "metadata": {**metadata, "uid": uid}}
         return Fleet(sites, placements, objects, self.shapes)
 
-    def split(self, root: Object, now: float) -> tuple[list[Object], Split] | None:
+    def split(self, root: Object, now: float) -> tuple[list[Rule], Split] | None:
         """The Placements that select it, and what becomes of it; None: nobody places it."""
-        candidates = rivals(self.placements, root)
+        candidates = rivals(self.rules, root)
         if not candidates and root["kind"] != "Deployment":
             return None
-        owned = self.leaves_of(root)
-        mine = {leaf["metadata"]["uid"] for leaf in owned}
-        metadata = root["metadata"]
-        names = (leaf_name(metadata["name"], cluster) for cluster in self.sites)
-        there = (self.objects.get((root["kind"], metadata["namespace"], name)) for name in names)
-        others = [one["metadata"]["name"] for one in there if one is not None and one["metadata"]["uid"] not in mine]
-        policy = policy_of(candidates[0]) if candidates else DEFAULT
+        policy = candidates[0].policy if candidates else DEFAULT
         shape = self.shapes[root["kind"]]
-        return candidates, split(root, owned, others, self.sites.values(), now, policy, shape)
+        outlook = self._outlooks.of(policy, root, shape, now)
+        return candidates, split_in(root, self.leaves_of(root), _Others(self, root), outlook, now, shape)
+
+
+class _Others:
+    """The names that belong to somebody else than the root."""
+
+    def __init__(self, fleet: Fleet, root: Object) -> None:
+        self._fleet, self._root = fleet, root
+
+    def __contains__(self, name: object) -> bool:
+        there = self._fleet.objects.get((self._root["kind"], self._root["metadata"]["namespace"], str(name)))
+        return there is not None and there not in self._fleet.leaves_of(self._root)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +138,7 @@ def plan(before: Fleet, given: Sequence[Object], now: float) -> list[Change]:
             kind,
             namespace,
             name,
-            candidates[0]["metadata"]["name"] if candidates else "",
+            candidates[0].name if candidates else "",
             {cluster: count for cluster, count in there.items() if count},
             {cluster: count for cluster, count in wanted.items() if count},
             unplaced,

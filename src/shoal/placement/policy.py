@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from shoal.kinds.deployments import scaled
@@ -110,6 +111,8 @@ def policy_of(placement: Object) -> Policy:
     least, most = clusters.get("minClusters", 1), clusters.get("maxClusters")
     if most is not None and most < least:
         raise BadRequest(f"spec.clusters.maxClusters: {most} is less than minClusters, {least}")
+    for place, one in enumerate(spec.get("selects") or ()):
+        _selector(one.get("labelSelector"), f"spec.selects[{place}].labelSelector")
     return Policy(
         name=placement["metadata"]["name"],
         priority=spec.get("priority", 0),
@@ -150,31 +153,58 @@ def policy_of(placement: Object) -> Policy:
     )
 
 
-def selects(placement: Object, obj: Object) -> bool:
-    return any(_is_selected(one, obj) for one in (placement.get("spec") or {}).get("selects") or ())
+class Rule:
+    """A Placement, read once."""
+
+    def __init__(self, placement: Object) -> None:
+        self.placement = placement
+        spec: Object = placement.get("spec") or {}
+        metadata = placement["metadata"]
+        self.name, self.namespace = str(metadata["name"]), str(metadata.get("namespace", ""))
+        self.rank = -spec.get("priority", 0), parse_time(metadata.get("creationTimestamp")) or 0.0, self.name
+        self._choices = [_choice(one) for one in spec.get("selects") or ()]
+
+    @cached_property
+    def policy(self) -> Policy:
+        """BadRequest, with the field's path, when it cannot be followed."""
+        return policy_of(self.placement)
+
+    def selects(self, obj: Object) -> bool:
+        kind, api_version, metadata = obj.get("kind"), obj.get("apiVersion"), obj["metadata"]
+        for one in self._choices:
+            if (
+                one.kind == kind
+                and one.api_version in ("", api_version)
+                and one.name in ("", metadata["name"])
+                and one.selector.matches(metadata.get("labels") or {})
+            ):
+                return True
+        return False
 
 
-def rivals(placements: Iterable[Object], obj: Object) -> list[Object]:
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    kind: str
+    api_version: str
+    name: str
+    selector: LabelSelector
+
+
+def _choice(one: Object) -> _Choice:
+    """A selector that cannot be read selects nothing; the Placement says so."""
+    try:
+        selector = _selector(one.get("labelSelector"), "spec.selects", EVERYTHING)
+    except BadRequest:
+        selector = NOTHING
+    return _Choice(one["kind"], one.get("apiVersion") or "", one.get("name") or "", selector)
+
+
+def rivals(rules: Iterable[Rule], obj: Object) -> list[Rule]:
     """Those of the object's namespace that select it; the one that counts is the first: by priority, age and name."""
     namespace = obj["metadata"].get("namespace", "")
-    found = [one for one in placements if one["metadata"].get("namespace", "") == namespace and selects(one, obj)]
-    return sorted(found, key=_rank)
-
-
-def _rank(placement: Object) -> tuple[int, float, str]:
-    metadata = placement["metadata"]
-    priority = (placement.get("spec") or {}).get("priority", 0)
-    return -priority, parse_time(metadata.get("creationTimestamp")) or 0.0, metadata["name"]
-
-
-def _is_selected(one: Object, obj: Object) -> bool:
-    metadata = obj["metadata"]
-    return (
-        one["kind"] == obj.get("kind")
-        and one.get("apiVersion") in (None, "", obj.get("apiVersion"))
-        and one.get("name") in (None, "", metadata["name"])
-        and _selector(one.get("labelSelector"), "spec.selects", EVERYTHING).matches(metadata.get("labels") or {})
-    )
+    found = [one for one in rules if one.namespace == namespace and one.selects(obj)]
+    found.sort(key=lambda one: one.rank)
+    return found
 
 
 def _selector(given: Object | None, path: str, absent: LabelSelector = EVERYTHING) -> LabelSelector:

@@ -45,14 +45,14 @@ class Replicated:
         return asked if isinstance(asked, int) else 1
 
     def asks(self, root: Object) -> Resources:
-        template = (root.get("spec") or {}).get("template")
-        return pod_requests(template) if isinstance(template, dict) and template.get("spec") else {}
+        template = _template(root)
+        return pod_requests(template) if template is not None else {}
 
     def part(self, leaf: Object) -> Part:
         """Kinds with pods leave out a count of none; the others only tell one."""
         status = leaf.get("status") or {}
         available = status.get("availableReplicas", status.get("readyReplicas"))
-        if available is None and not self.asks(leaf):
+        if available is None and _template(leaf) is None:
             available = _at(leaf, self._status_path)
         ready = available if isinstance(available, int) else 0
         share = share_of(leaf)
@@ -99,6 +99,12 @@ class Copied:
 
     def content(self, root: Object, share: int, start: int = 0) -> Object:
         return content_of(root)
+
+
+def _template(obj: Object) -> Object | None:
+    """Of pods."""
+    template = (obj.get("spec") or {}).get("template")
+    return template if isinstance(template, dict) and template.get("spec") else None
 
 
 def _steps(path: str) -> tuple[str, ...]:

@@ -31,10 +31,15 @@ def target(
 def room(site: Site, part: Part, asks: Resources) -> int:
     """How many replicas it has room for, with those it has; unknown is no limit."""
     most = part.most if part.most is not None else WITHOUT_END
+    more = fits(site, asks)
+    return most if more is None else min(most, part.replicas + more)
+
+
+def fits(site: Site, asks: Resources) -> int | None:
+    """How many more have room there; None: nobody knows."""
     if site.free is None:
-        return most
-    fit = min((site.free.get(name, 0) // amount for name, amount in asks.items() if amount), default=WITHOUT_END)
-    return min(most, part.replicas + max(fit, 0))
+        return None
+    return max(min((site.free.get(name, 0) // much for name, much in asks.items() if much), default=WITHOUT_END), 0)
 
 
 def ceiling(site: Site, policy: Policy, part: Part, asks: Resources) -> int:

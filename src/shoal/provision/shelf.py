@@ -77,6 +77,8 @@ class Shelf:
             if not here:
                 self._by_cluster.pop(key[0], None)
         elif old is None or _revision(old) <= _revision(obj):
+            if old is None and obj["metadata"]["uid"] in self._gone:
+                self._gone.remove(obj["metadata"]["uid"])  # with its whole cluster, which was moved away meanwhile
             self._put(key, obj)
         for told in self._told:
             told(key, old, obj)

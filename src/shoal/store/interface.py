@@ -8,6 +8,7 @@ watchers and the returned futures follow durability, in revision order. Values a
     ├── Compacted        the asked revision is older than history
     ├── FutureRevision   the asked revision is newer than the store's
     ├── ValueTooLarge    the store does not take values of that size
+    ├── NotTogether      the store cannot write so much as one, or revisions are not its own to give
     ├── StoreUnavailable it cannot be written or read now (disk full, unreachable); nothing was acknowledged
     ├── StoreFormat      the data is of another program, or of a newer format
     └── StoreLost        the data this server had served is not there any more
@@ -46,6 +47,10 @@ class ValueTooLarge(StoreError):
     pass
 
 
+class NotTogether(StoreError):
+    pass
+
+
 class StoreUnavailable(StoreError):
     pass
 
@@ -64,6 +69,13 @@ class KeyValue(NamedTuple):
     key: str
     value: bytes
     revision: int
+
+
+class Write(NamedTuple):
+    key: str
+    value: bytes | None
+    """None: the key is to be deleted."""
+    expected: int
 
 
 class Event(NamedTuple):
@@ -103,6 +115,10 @@ class Store(Protocol):
 
     def delete(self, key: str, expected: int) -> asyncio.Future[int]:
         """As `put`; `expected` is never 0."""
+
+    def together(self, writes: Sequence[Write], above: int = 0) -> asyncio.Future[int]:
+        """All of them or none, in this order and as one delivery, at revisions above that one; later writes are above
+        it too. Resolves to the last revision. Raises CompareFailed or NotTogether, and nothing is written."""
 
     async def settled(self) -> None:
         """Returns when every write queued before this call is durable (or has failed) and delivered."""

@@ -6,12 +6,13 @@ import base64
 import binascii
 import hashlib
 import ssl
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from shoal.client.kubeconfig import KubeconfigError, parse
 from shoal.client.requests import Client
+from shoal.kinds import workload
 from shoal.objects.errors import NotFound, ShoalError
 from shoal.sync.resources import SECRETS
 
@@ -26,7 +27,7 @@ class NoKubeconfig(ShoalError):
 
 @dataclass(frozen=True, slots=True)
 class Kubeconfig:
-    text: str
+    text: str = field(repr=False)
 
     @property
     def digest(self) -> str:
@@ -34,11 +35,47 @@ class Kubeconfig:
 
     def client(self, connect: Connect) -> Client:
         try:
-            return connect(parse(self.text, "the kubeconfig"))
+            parsed = parse(self.text, "the kubeconfig")
+        except KubeconfigError:
+            # What is wrong with the text is told with the text.
+            raise NoKubeconfig("the kubeconfig is not readable as YAML") from None
+        try:
+            return connect(parsed)
         except KubeconfigError as error:
-            raise NoKubeconfig(str(error)) from None
+            raise NoKubeconfig(_discreet(str(error), parsed)) from None
         except (ValueError, KeyError, TypeError, AttributeError, ssl.SSLError):
             raise NoKubeconfig("the kubeconfig cannot be used: its certificates or its form are not readable") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    client: Client
+    owned: bool = True
+    """Whether the connections are only for whoever asked."""
+
+    async def close(self) -> None:
+        if self.owned:
+            await self.client.close()
+
+
+Reach = Callable[[Object], Awaitable[Reached]]
+"""From a workload Cluster to a client of it; NoKubeconfig where that is not said."""
+
+
+def reach_by(client: Client, connect: Connect) -> Reach:
+    """By the kubeconfig the workload Cluster has or refers to."""
+
+    async def reach(cluster: Object) -> Reached:
+        return Reached((await kubeconfig_of(client, cluster)).client(connect))
+
+    return reach
+
+
+def dials_in(cluster: Object, mode: str) -> bool:
+    """Whether the cluster is not to be reached from the hub: its own syncer calls."""
+    spec = cluster.get("spec") or {}
+    said = bool(spec.get("kubeconfig") or spec.get("kubeconfigSecretRef"))
+    return not said and workload.sync_mode(cluster, mode) == workload.PULL
 
 
 async def kubeconfig_of(client: Client, cluster: Object) -> Kubeconfig:
@@ -60,3 +97,12 @@ async def kubeconfig_of(client: Client, cluster: Object) -> Kubeconfig:
         return Kubeconfig(base64.b64decode(data).decode())
     except (binascii.Error, UnicodeDecodeError):
         raise NoKubeconfig(f"the key {key!r} of the Secret {namespace}/{name} is not text") from None
+
+
+def _discreet(message: str, parsed: Object) -> str:
+    """The message, unless it holds something of the kubeconfig that nobody else may read."""
+    users = [user.get("user") for user in parsed.get("users") or () if isinstance(user, dict)]
+    secret = [str(value) for user in users if isinstance(user, dict) for value in user.values() if value]
+    if "@" in message or any(value in message for value in secret):
+        return "the kubeconfig cannot be used"
+    return message

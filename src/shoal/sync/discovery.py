@@ -1,13 +1,14 @@
-"""Finds a resource in what a server says it serves."""
+"""What a server says it serves, and in which version it prefers it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from shoal.client.requests import Client, Kind
 from shoal.kinds.apiresource import Api, negotiated_name
-from shoal.objects.errors import NotFound
+from shoal.objects.errors import NotFound, StatusError, Unauthorized
 from shoal.sync.resources import DEFINITIONS, NEGOTIATED
 
 Object = dict[str, Any]
@@ -23,16 +24,45 @@ class Found:
     subresources: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Listing:
+    found: Mapping[tuple[str, str], Found] = field(default_factory=dict)
+    """By plural and group."""
+    unknown: frozenset[str] = frozenset()
+    """Groups that are there and did not answer: what they serve is not known, and so not gone."""
+
+
+async def listing(client: Client, groups: Collection[str] | None = None) -> Listing:
+    """Of some groups, or of all: each resource in the first version that has it, the preferred one first."""
+    found: dict[tuple[str, str], Found] = {}
+    unknown = set()
+    for group, versions in (await _versions(client)).items():
+        if groups is not None and group not in groups:
+            continue
+        for version in versions:
+            try:
+                resources = (await client.read(Kind(group, version, "").prefix)).get("resources") or ()
+            except Unauthorized:
+                raise
+            except StatusError:
+                unknown.add(group)
+                continue
+            names = {resource["name"] for resource in resources}
+            for resource in resources:
+                plural = resource["name"]
+                if "/" not in plural and (plural, group) not in found:
+                    has = tuple(name for name in SUBRESOURCES if f"{plural}/{name}" in names)
+                    found[plural, group] = Found(Api(group, version, plural), resource, has)
+    return Listing(found, frozenset(unknown))
+
+
 async def discover(client: Client, plural: str, group: str) -> Found | None:
     """In the version the server prefers; None where it answers and does not list it."""
-    for version in await _versions(client, group):
-        resources = (await client.read(Kind(group, version, "").prefix)).get("resources") or ()
-        names = {resource["name"] for resource in resources}
-        for resource in resources:
-            if resource["name"] == plural:
-                has = tuple(name for name in SUBRESOURCES if f"{plural}/{name}" in names)
-                return Found(Api(group, version, plural), resource, has)
-    return None
+    listed = await listing(client, (group,))
+    found = listed.found.get((plural, group))
+    if found is None and listed.unknown:
+        raise StatusError(f"what is in the group {group or 'core'} is not known now")
+    return found
 
 
 async def native(client: Client, plural: str, group: str) -> Found | None:
@@ -57,15 +87,11 @@ async def _exists(client: Client, kind: Kind, name: str) -> bool:
     return True
 
 
-async def _versions(client: Client, group: str) -> list[str]:
-    if not group:
-        return list((await client.read("/api"))["versions"])
-    try:
-        found = await client.read(f"/apis/{group}")
-    except NotFound as error:
-        if error.kind:
-            raise  # not the group is unknown but the cluster, or whatever stands before it
-        return []
-    preferred = str((found.get("preferredVersion") or {}).get("version", ""))
-    versions = [str(version["version"]) for version in found["versions"]]
-    return sorted(versions, key=lambda version: version != preferred)
+async def _versions(client: Client) -> dict[str, list[str]]:
+    """Of every group, the preferred one first."""
+    found = {"": [str(version) for version in (await client.read("/api"))["versions"]]}
+    for group in (await client.read("/apis"))["groups"]:
+        preferred = str((group.get("preferredVersion") or {}).get("version", ""))
+        versions = [str(version["version"]) for version in group["versions"]]
+        found[str(group["name"])] = sorted(versions, key=lambda version: version != preferred)
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -9,15 +10,20 @@ from shoal.client.requests import Client
 from shoal.clock import Clock
 from shoal.kinds import workload
 from shoal.objects.errors import ShoalError
-from shoal.sync.connecting import Connect
+from shoal.sync.connecting import Connect, Object, Reached, reach_by
 from shoal.sync.importer.controller import Importer
 from shoal.sync.negotiation.controller import Negotiation
+from shoal.sync.registration.capacities import Capacities
 from shoal.sync.registration.controller import registration_loop
 from shoal.sync.reporting import Reporter
-from shoal.sync.syncer.controller import Syncers
-from shoal.sync.syncer.hub import Hub
+from shoal.sync.syncer.loops import syncer_loops
+from shoal.sync.syncer.pulling import PullSyncer
 
-MODES = ("push", "none")
+DEFAULT_RESOURCES = (
+    *("deployments.apps", "services", "configmaps", "secrets"),
+    *("serviceaccounts", "persistentvolumeclaims"),
+)
+"""What `--resources-to-sync` says where nobody says anything."""
 
 
 class Runnable(Protocol):
@@ -28,28 +34,39 @@ class Runnable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SyncSettings:
-    resources_to_sync: tuple[str, ...] = ("deployments.apps",)
+    resources_to_sync: tuple[str, ...] = DEFAULT_RESOURCES
     auto_publish: bool = True
     """Whether an API that was negotiated is served without anybody saying so."""
     mode: str = "push"
 
     def __post_init__(self) -> None:
-        if self.mode == "pull":
-            raise ShoalError("sync mode pull is not supported yet: use push or none")
-        if self.mode not in MODES:
-            raise ShoalError(f"no sync mode {self.mode!r}: there are {' and '.join(MODES)}")
+        if self.mode not in workload.SYNC_MODES:
+            raise ShoalError(f"no sync mode {self.mode!r}: there are {', '.join(workload.SYNC_MODES)}")
 
 
 def sync_loops(client: Client, clock: Clock, connect: Connect, settings: SyncSettings) -> list[Runnable]:
     """`client` is of the hub's root; `connect` makes a client of a parsed kubeconfig."""
-    push = settings.mode == "push"
-    reporter = Reporter(client, clock, workload.PARTS if push else (workload.IMPORTER_READY,))
+    reporter = Reporter(client, clock, settings.mode)
+    reach = reach_by(client, connect)
     loops: list[Runnable] = [
         registration_loop(client, clock),
-        Importer(client, clock, connect, settings.resources_to_sync, reporter).loop,
+        Importer(client, clock, reach, settings.resources_to_sync, reporter, mode=settings.mode).loop,
         Negotiation(client, clock, settings.auto_publish).loop,
+        Capacities(client, clock, reach, mode=settings.mode).loop,
     ]
-    if push:
-        hub = Hub(client, clock, list(settings.resources_to_sync))
-        loops += [hub.loop, Syncers(client, clock, connect, hub, reporter)]
+    loops += syncer_loops(client, clock, connect, settings.resources_to_sync, reporter, settings.mode)
     return loops
+
+
+def pull_loops(
+    name: str, hub: Client, local: Callable[[], Client], clock: Clock, resources: tuple[str, ...]
+) -> list[Runnable]:
+    """Of a process that syncs the one workload Cluster `name`: `hub` is a client of its own identity there, `local`
+    makes clients of the cluster."""
+
+    async def reach(cluster: Object) -> Reached:
+        return Reached(local())
+
+    importer = Importer(hub, clock, reach, resources, Reporter(hub, clock, workload.PULL), only=name)
+    capacities = Capacities(hub, clock, reach, only=name)
+    return [PullSyncer(name, hub, local, clock), importer.loop, capacities.loop]

@@ -20,12 +20,17 @@ TRIES = 5
 
 
 class Reporter:
-    def __init__(self, client: Client, clock: Clock, parts: Sequence[str] = workload.PARTS) -> None:
-        """`parts` are the conditions Ready waits for: those that somebody writes in this mode."""
-        self._client, self._clock, self._parts = client, clock, parts
+    def __init__(self, client: Client, clock: Clock, mode: str = workload.PUSH) -> None:
+        """`mode` is that of Clusters that do not say theirs: it tells what Ready waits for."""
+        self._client, self._clock, self._mode = client, clock, mode
 
     async def cluster(
-        self, name: str, uid: str, conditions: Sequence[Condition], synced: Sequence[str] | None = None
+        self,
+        name: str,
+        uid: str,
+        conditions: Sequence[Condition],
+        synced: Sequence[str] | None = None,
+        heartbeat: str = "",
     ) -> None:
         """Of a workload Cluster, unless another one of that name has come."""
 
@@ -35,7 +40,9 @@ class Reporter:
             new = self._with(obj, conditions)
             if synced is not None and list(synced) != ((new.get("status") or {}).get("syncedResources") or []):
                 new = {**new, "status": {**(new.get("status") or {}), "syncedResources": list(synced)}}
-            status, reason, message = workload.summary(new, self._parts)
+            if heartbeat:
+                new = {**new, "status": {**(new.get("status") or {}), "lastSyncerHeartbeatTime": heartbeat}}
+            status, reason, message = workload.summary(new, workload.parts_of(new, self._mode))
             return self._with(new, [Condition(workload.READY, status, reason, message)])
 
         await update_status(self._client, CLUSTERS, name, "", changed)

@@ -80,6 +80,23 @@ def test_a_token_opens_its_own_cluster_only(accounts: Accounts, cluster: str) ->
         assert refusal(accounts, token, other) == "token issuer is invalid"
 
 
+def test_tokens_of_the_server_a_cluster_was_moved_from(accounts: Accounts) -> None:
+    before = TokenSigner(new_key(1))
+    brought = {"blue": (before.public_key, "no key", base64.b64encode(b"none either").decode())}
+    accounts.signer = TokenSigner(new_key(0), brought=lambda cluster: brought.get(cluster, ()))
+    now = accounts.clock.now()
+    for cluster in ("blue", "green"):
+        token, _ = before.issue(cluster, BOT, (), 3600, {}, now)
+        if cluster == "blue":
+            assert accounts.signer.verify(token, cluster, now, accounts.lookup).name == "bot"
+            assert refusal(accounts, token[:-2] + ("AA" if token[-2:] != "AA" else "BB"), cluster)
+        else:
+            assert refusal(accounts, token, cluster) == "invalid signature, no keys found"
+    assert refusal(accounts, before.issue("blue", BOT, (), 3600, {}, now)[0], "green").startswith("invalid signature")
+    assert [key["kid"] for key in accounts.signer.jwks("blue")["keys"]] == [accounts.signer.key_id, before.key_id]
+    assert [key["kid"] for key in accounts.signer.jwks("green")["keys"]] == [accounts.signer.key_id]
+
+
 def test_an_audience_of_another_cluster_does_not_open_it(accounts: Accounts) -> None:
     token = accounts.token("blue", (accounts.signer.issuer("root"), accounts.signer.issuer("blue")))
     assert refusal(accounts, token, "root") == "token issuer is invalid"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shoal.apiserver.admission.workers import cluster_wrong, lease_wrong, secret_wrong, worker_wrong
-from shoal.kinds import fleet
+from shoal.kinds import fleet, moving
 
 Object = dict[str, Any]
 
@@ -45,6 +45,14 @@ def changed(obj: Object, **paths: Any) -> Object:
     return made
 
 
+DECLARED = changed(WORKER, metadata__annotations={fleet.STORE: "s", fleet.SUPERVISOR: "hub"})
+LOG: Object = {
+    **SECRET,
+    "metadata": {**SECRET["metadata"], "name": "east-log-1-2", "labels": {moving.LOG_TYPE: "east"}},
+    "type": moving.LOG_TYPE,
+    "data": {"log": "eA=="},
+}
+HELD: Object = {"worker": "w1", "epoch": 1, "time": "2026-01-01T00:00:00Z"}
 GOING = changed(CLUSTER, metadata__deletionTimestamp="2026-01-01T00:00:00Z")
 
 
@@ -54,10 +62,16 @@ def test_what_it_writes_every_day() -> None:
     assert worker_wrong("w1", WORKER, changed(WORKER, metadata__annotations={}), False) == "", "one that was declared"
     labelled = changed(WORKER, metadata__labels={"a": "b"}, spec__taints=[{"key": "k", "effect": "NoSchedule"}])
     assert worker_wrong("w1", changed(labelled, spec__capacity=1), labelled, False) == "", "people's stay"
+    assert worker_wrong("w1", changed(DECLARED, spec__version="v1.36.4"), DECLARED, False) == ""
     assert lease_wrong("w1", {"metadata": {"name": "worker-w1"}}, None, False) == ""
     assert cluster_wrong("w1", changed(CLUSTER, status__phase="Running"), CLUSTER, True) == ""
     assert cluster_wrong("w1", changed(GOING, metadata__finalizers=["x"]), GOING, False) == ""
     assert secret_wrong("w1", SECRET, None, False) == ""
+    assert secret_wrong("w1", LOG, None, False) == ""
+    assert cluster_wrong("w1", changed(CLUSTER, status__held=HELD), CLUSTER, True) == ""
+    assert cluster_wrong("w1", changed(CLUSTER, status__backup={"worker": "w1", "epoch": 1}), CLUSTER, True) == ""
+    former = changed(CLUSTER, status__backup={"worker": "w0", "epoch": 0})
+    assert cluster_wrong("w1", changed(former, status__held=HELD), former, True) == "", "what another said stays"
     assert secret_wrong("w1", changed(SECRET, data__value="eQ=="), SECRET, False) == ""
 
 
@@ -70,6 +84,15 @@ def test_what_it_writes_every_day() -> None:
         (changed(WORKER, metadata__finalizers=["stay"]), WORKER, "may not set the finalizers"),
         (changed(WORKER, metadata__ownerReferences=[{"uid": "u"}]), WORKER, "may not set the ownerReferences"),
         (WORKER, changed(WORKER, spec__taints=[{"key": "k"}]), "may not set its taints"),
+        (WORKER, changed(WORKER, spec__drain=True), "may not set its drain"),
+        (changed(WORKER, spec__unschedulable=True), WORKER, "may not set its unschedulable"),
+        (changed(WORKER, spec__cost="0"), WORKER, "may not set its cost"),
+        (changed(WORKER, spec__allocatable={"cpu": "1000"}), None, "may not set its allocatable"),
+        (changed(WORKER, spec__capacityLimit=9), WORKER, "may not set its capacityLimit"),
+        (WORKER, changed(WORKER, spec__capacityLimit=0), "may not set its capacityLimit"),
+        (changed(WORKER, spec__drainBudget=9), WORKER, "may not set its drainBudget"),
+        (changed(DECLARED, spec__capacity=9), DECLARED, "the capacity of a Worker that was declared"),
+        (changed(DECLARED, spec__location="moon"), DECLARED, "the location of a Worker that was declared"),
         (changed(WORKER, metadata__annotations={fleet.STORE: "t"}), WORKER, "belongs to the store that took its name"),
         (changed(WORKER, metadata__annotations={}), WORKER, "belongs to the store that took its name"),
         (
@@ -104,6 +127,12 @@ def test_its_lease() -> None:
             "may not change the condition WorkerReady",
         ),
         (changed(CLUSTER, status={}), CLUSTER, True, "may not change status.assignedWorker"),
+        (changed(CLUSTER, status__move={"from": "w1"}), CLUSTER, True, "may not change status.move"),
+        (changed(CLUSTER, status__restoreFrom={"epoch": 1}), CLUSTER, True, "may not change status.restoreFrom"),
+        (changed(CLUSTER, status__formerWorkers=["w1"]), CLUSTER, True, "may not change status.formerWorkers"),
+        (changed(CLUSTER, status__held={**HELD, "worker": "w2"}), CLUSTER, True, "status.held for itself only"),
+        (changed(CLUSTER, status__held={**HELD, "epoch": 2}), CLUSTER, True, "and for the present epoch"),
+        (changed(CLUSTER, status__backup={"worker": "w1", "epoch": 0}), CLUSTER, True, "status.backup for itself only"),
         (changed(CLUSTER, spec__nodes=2), CLUSTER, False, "may not change the spec"),
         (changed(CLUSTER, metadata__labels={}), CLUSTER, False, "may not change the metadata"),
         (changed(CLUSTER, metadata__annotations={"a": "b"}), CLUSTER, False, "may not change the metadata"),
@@ -125,8 +154,8 @@ TWO = [*SECRET["metadata"]["ownerReferences"], {"kind": "Secret", "name": "x", "
 @pytest.mark.parametrize(
     ("new", "old", "said"),
     [
-        (changed(SECRET, metadata__name="password"), None, "a worker has Secrets with kubeconfigs only"),
-        (changed(SECRET, metadata__name="-kubeconfig"), None, "a worker has Secrets with kubeconfigs only"),
+        (changed(SECRET, metadata__name="password"), None, "a worker has Secrets with kubeconfigs and logs only"),
+        (changed(SECRET, metadata__name="-kubeconfig"), None, "a worker has Secrets with kubeconfigs and logs only"),
         (SECRET, changed(SECRET, metadata__ownerReferences=[]), "it is somebody else's"),
         (changed(SECRET, metadata__ownerReferences=[]), None, "belongs to its ManagedCluster"),
         (changed(SECRET, metadata__ownerReferences=EARLIER), None, "belongs to its ManagedCluster"),
@@ -138,6 +167,14 @@ TWO = [*SECRET["metadata"]["ownerReferences"], {"kind": "Secret", "name": "x", "
         (changed(SECRET, metadata__labels={}), SECRET, "and no other"),
         (changed(SECRET, metadata__annotations={"a": "b"}), SECRET, "no annotations and no finalizers"),
         (changed(SECRET, metadata__finalizers=["x"]), SECRET, "no annotations and no finalizers"),
+        (LOG, LOG, "what a log holds is not changed"),
+        (changed(LOG, metadata__ownerReferences=EARLIER), None, "a log belongs to its ManagedCluster"),
+        (changed(LOG, metadata__ownerReferences=TWO), None, "a log belongs to its ManagedCluster"),
+        (changed(LOG, type="Opaque"), None, "a log is the key log of Secrets of the type shoal.dev/cluster-log"),
+        (changed(LOG, data={"log": "", "more": ""}), None, "a log is the key log"),
+        (changed(LOG, metadata__labels={}), None, "a log has the label shoal.dev/cluster-log and no other"),
+        (changed(LOG, metadata__annotations={"a": "b"}), None, "a log has no annotations"),
+        (changed(LOG, metadata__name="east-log-1"), None, "a worker has Secrets with kubeconfigs and logs only"),
     ],
 )
 def test_its_secrets(new: Object, old: Object | None, said: str) -> None:

@@ -16,7 +16,8 @@ MINE = "status.assignedWorker=w1"
 
 
 class Held:
-    """w1 has default/east, w2 has default/west; default/odd-kubeconfig is a person's, and w1 has default/odd."""
+    """w1 has default/east, w2 has default/west; default/odd-kubeconfig is a person's, and w1 has default/odd.
+    w1 had team/north before."""
 
     def is_expelled(self, worker: str) -> bool:
         return worker == "out"
@@ -25,8 +26,11 @@ class Held:
         held = {("default", "east"): "w1", ("default", "odd"): "w1", ("default", "west"): "w2", ("team", "east"): "w2"}
         return held.get((namespace, name), "")
 
+    def had(self, worker: str, namespace: str, name: str) -> bool:
+        return (worker, namespace, name) == ("w1", "team", "north")
+
     def is_somebody_elses(self, namespace: str, secret: str) -> bool:
-        return (namespace, secret) == ("default", "odd-kubeconfig")
+        return (namespace, secret) in (("default", "odd-kubeconfig"), ("default", "odd-log-1-2"))
 
     def requester_of(self, request: str) -> str:
         return {"mine": "system:worker:w1", "theirs": "system:worker:w2", "new": "system:bootstrap:abcdef"}.get(
@@ -54,6 +58,10 @@ ALLOWED = [
     wants("watch", FLEET, "managedclusters", fields=MINE),
     wants("watch", FLEET, "managedclusters", "default", fields=f"{MINE},status.phase=Running"),
     wants("get", FLEET, "managedclusters", "default", "east"),
+    wants("get", FLEET, "managedclusters", "team", "north"),
+    wants("update", FLEET, "managedclusters/status", "team", "north"),
+    wants("get", "", "secrets", "default", "east-log-1-2"),
+    wants("delete", "", "secrets", "default", "east-log-1-2"),
     wants("update", FLEET, "managedclusters", "default", "east"),
     wants("update", FLEET, "managedclusters/status", "default", "east"),
     wants("patch", FLEET, "managedclusters/status", "default", "east"),
@@ -117,6 +125,16 @@ REFUSED = [
     wants("patch", FLEET, "managedclusters/status", "default", "none"),
     wants("update", FLEET, "managedclusters/scale", "default", "east"),
     # Secrets
+    wants("update", FLEET, "managedclusters", "team", "north"),
+    wants("get", FLEET, "managedclusters/status", "team", "north"),
+    wants("get", "", "secrets", "team", "north-log-1-2"),
+    wants("get", "", "secrets", "default", "west-log-1-2"),
+    wants("delete", "", "secrets", "default", "west-log-1-2"),
+    wants("update", "", "secrets", "default", "east-log-1-2"),
+    wants("patch", "", "secrets", "default", "east-log-1-2"),
+    wants("get", "", "secrets", "default", "odd-log-1-2"),
+    wants("delete", "", "secrets", "default", "odd-log-1-2"),
+    wants("get", "", "secrets", "default", "east-log-1-x"),
     wants("list", "", "secrets"),
     wants("list", "", "secrets", "default"),
     wants("watch", "", "secrets", "kube-system"),

@@ -17,12 +17,13 @@ from shoal.client.upgrade import upgrade
 from shoal.clock import SystemClock
 from shoal.objects.errors import Forbidden, NotFound, StatusError, Unauthorized, Unavailable
 from shoal.objects.wire import ByteStream, Receiver
-from tests.fleet.tunnel.conftest import MANAGED, SPACES, Fleet, typed
+from tests.fleet.tunnel.conftest import BINDINGS, MANAGED, SPACES, Fleet, typed
 from tests.fleet.tunnel.pairs import until
 
 pytestmark = pytest.mark.anyio
 
 MAPS = Kind("", "v1", "configmaps")
+WORKERS = Kind("infrastructure.cluster.x-k8s.io", "v1alpha1", "workers")
 
 
 def config_map(name: str, text: str = "") -> dict[str, Any]:
@@ -211,6 +212,32 @@ async def test_a_cut_tunnel_comes_back_and_watches_go_on(fleet: Fleet) -> None:
     await until(lambda: "after" in seen)
     watching.cancel()
     await asyncio.gather(watching, return_exceptions=True)
+
+
+@pytest.mark.parametrize("how", ["expelled", "deleted"])
+async def test_who_is_thrown_out_is_cut_off_at_once(fleet: Fleet, how: str) -> None:
+    """With what is under way through its tunnel."""
+    worker = typed("infrastructure.cluster.x-k8s.io/v1alpha1", "Worker", "w1", spec={})
+    await fleet.admin.create(WORKERS, worker, "shoal-system")
+    await fleet.connect()
+    made = await fleet.east.create(MAPS, config_map("seen"), "default")
+    events = fleet.east.watch(MAPS, "default", {"resourceVersion": made["metadata"]["resourceVersion"]})
+    coming = asyncio.ensure_future(anext(events, None))
+    await fleet.east.merge(MAPS, "seen", {"data": {"text": "changed"}}, "default")
+    assert (await coming) is not None
+    await fleet.admin.merge(WORKERS, "w1", {"spec": {"capacity": 3}}, "shoal-system")
+    assert fleet.tunnels.connected() == ["w1"], "any other change is none of its business"
+    ended = asyncio.ensure_future(anext(events, None))
+    await fleet.admin.delete(BINDINGS, "w1", "shoal-system")  # it would come again at once, and be asked
+    if how == "expelled":
+        away = {"metadata": {"annotations": {"shoal.dev/expelled": "stolen"}}}
+        await fleet.admin.merge(WORKERS, "w1", away, "shoal-system")
+    else:
+        await fleet.admin.delete(WORKERS, "w1", "shoal-system")
+    assert (await ended) is None
+    await until(lambda: fleet.tunnels.connected() == [])
+    with pytest.raises(Unavailable, match='worker "w1" is not connected'):
+        await fleet.east.list_all(SPACES)
 
 
 async def test_metrics_do_not_grow_with_paths(fleet: Fleet) -> None:

@@ -19,6 +19,7 @@ from shoal.apiserver.admission import (
     podclasses,
     quotas,
     roles,
+    syncers,
     volumes,
     workers,
 )
@@ -31,6 +32,7 @@ def admit(core: Core, call: Call, new: Object, old: Object | None) -> None:
     """`old` is None for a creation."""
     clusters.admit_creation(call, new, old)
     workers.admit(core, call, new, old)
+    syncers.admit(core, call, new, old)
     namespaces.admit(core, call, new, old)
     definitions.admit_instance(call, new, old)
     group, plural = call.resource.group, call.resource.plural

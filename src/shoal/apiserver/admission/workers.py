@@ -12,7 +12,7 @@ from typing import Any
 from shoal.apiserver.admission.certificates import RESOURCE as REQUESTS
 from shoal.apiserver.core import Call, Core
 from shoal.apiserver.paths import ROOT
-from shoal.kinds import fleet, joining
+from shoal.kinds import fleet, joining, moving
 from shoal.objects.conditions import get_condition
 from shoal.objects.errors import Forbidden
 
@@ -20,8 +20,15 @@ Object = dict[str, Any]
 
 _PEOPLES = ("labels", "finalizers", "ownerReferences")
 """Metadata by which things are selected, held and deleted."""
-_HUBS = ("assignedWorker", "lastWorker", "epoch")
-_HUBS_CONDITIONS = (fleet.SCHEDULED, fleet.WORKER_READY)
+_ADMINISTRATORS = (
+    *("taints", "unschedulable", "drain", "drainBudget"),
+    *("capacityLimit", "allocatable", "cost", "nodes"),
+)
+"""Of a Worker's spec: what is given to it is steered by these, so they are not its own word."""
+_DECLARED = ("capacity", "location", "provides")
+"""Those are its own word where it came by itself."""
+_HUBS = ("assignedWorker", "lastWorker", "epoch", "move", "lastMove", "restoreFrom", "formerWorkers")
+_HUBS_CONDITIONS = (fleet.SCHEDULED, fleet.WORKER_READY, fleet.MOVING, fleet.MOVABLE)
 """Of a ManagedCluster: who has it, and whether that one is heard of, is not for a worker to say."""
 
 
@@ -41,6 +48,8 @@ def admit(core: Core, call: Call, new: Object, old: Object | None) -> None:
     wrong = check(worker, new, old, bool(call.target.subresource))
     if not wrong and what == ("", "secrets"):
         wrong = _not_held(core, worker, new)
+    if not wrong and what == (fleet.GROUP, "managedclusters"):
+        wrong = _waited_for(core, new, old)
     if wrong:
         raise _refused(call, new, wrong)
 
@@ -49,8 +58,12 @@ def admit_delete(core: Core, call: Call, old: Object) -> None:
     """Of the objects a worker may delete, which are Secrets."""
     worker = joining.worker_of(call.user.name, call.user.groups)
     if worker and (call.resource.group, call.resource.plural) == ("", "secrets"):
-        cluster = fleet.cluster_of_secret(old["metadata"]["name"])
-        if not fleet.is_kubeconfig_of(old, cluster):
+        name = old["metadata"]["name"]
+        segment = moving.segment_of(name)
+        if segment is not None:
+            if not moving.is_log_of(old, segment[0]):
+                raise _refused(call, old, "it is somebody else's, though it has the name of a log")
+        elif not fleet.is_kubeconfig_of(old, fleet.cluster_of_secret(name)):
             raise _refused(call, old, "it is somebody else's, though it has the name of a kubeconfig")
 
 
@@ -61,14 +74,32 @@ def worker_wrong(worker: str, new: Object, old: Object | None, subresource: bool
     for field in _PEOPLES:
         if (new["metadata"].get(field) or None) != (before["metadata"].get(field) or None):
             return f"a worker may not set the {field} of its Worker"
-    if (fleet.spec_of(new).get("taints") or None) != (fleet.spec_of(before).get("taints") or None):
-        return "a worker may not set its taints"
+    for field in _ADMINISTRATORS:
+        if _said(new, field) != _said(before, field):
+            return f"a worker may not set its {field}"
+    # By these the hub makes clusters, and uses kubeconfigs that are not the worker's.
+    for field in ("kubeconfigSecretRef", "hubAddress"):
+        if fleet.spec_of(new).get(field) != fleet.spec_of(before).get(field):
+            return f"a worker may not set {field} of its Worker"
+    is_kind, was_kind = (fleet.spec_of(obj).get("infrastructure") == fleet.KIND for obj in (new, before))
+    if is_kind != was_kind:
+        return f"whether its Worker is infrastructure {fleet.KIND} is not for a worker to say"
     now, then = (obj["metadata"].get("annotations") or {} for obj in (new, before))
+    if was_kind or then.get(fleet.SUPERVISOR):
+        for field in _DECLARED:
+            if fleet.spec_of(new).get(field) != fleet.spec_of(before).get(field):
+                return f"the {field} of a Worker that was declared is not for a worker to change"
     if then.get(fleet.STORE) and now.get(fleet.STORE) != then[fleet.STORE]:
         return "a Worker belongs to the store that took its name"
     if {**now, fleet.STORE: ""} != {**then, fleet.STORE: ""}:
         return f"a worker may set the annotation {fleet.STORE} only"
     return ""
+
+
+def _said(obj: Object, field: str) -> Any:
+    """Of the spec; None: nothing. A limit of 0 is something."""
+    found = fleet.spec_of(obj).get(field)
+    return None if found is False or found in ([], {}, "") else found
 
 
 def lease_wrong(worker: str, new: Object, old: Object | None, subresource: bool) -> str:
@@ -80,6 +111,8 @@ def cluster_wrong(worker: str, new: Object, old: Object | None, subresource: boo
     if old is None:
         return "a worker creates no ManagedClusters"
     if fleet.assigned_worker(old) != worker:
+        if subresource and worker in moving.former_workers(old):
+            return _parting_wrong(worker, new, old)
         return "it is not assigned to this worker"
     if subresource:
         now, then = fleet.status_of(new), fleet.status_of(old)
@@ -89,7 +122,7 @@ def cluster_wrong(worker: str, new: Object, old: Object | None, subresource: boo
             for type_ in _HUBS_CONDITIONS
             if get_condition(new, type_) != get_condition(old, type_)
         ]
-        return f"a worker may not change {changed[0]}" if changed else ""
+        return f"a worker may not change {changed[0]}" if changed else _said_for_another(worker, now, then)
     if fleet.spec_of(new) != fleet.spec_of(old):
         return "a worker may not change the spec of a ManagedCluster"
     if any((new["metadata"].get(key) or None) != (old["metadata"].get(key) or None) for key in _UNCHANGED):
@@ -103,14 +136,47 @@ def cluster_wrong(worker: str, new: Object, old: Object | None, subresource: boo
     return ""
 
 
+def _said_for_another(worker: str, now: Object, then: Object) -> str:
+    """That it holds it, and that it has shipped it, a worker says for itself and the time it has it."""
+    for field in ("held", "backup"):
+        said = now.get(field)
+        if said and said != then.get(field) and (said.get("worker"), said.get("epoch")) != (worker, then.get("epoch")):
+            return f"a worker says status.{field} for itself only, and for the present epoch"
+    return ""
+
+
+def _parting_wrong(worker: str, new: Object, old: Object) -> str:
+    """One that had it before says that nothing of it is left there."""
+    others = [name for name in moving.former_workers(old) if name != worker]
+    now, then = ({**fleet.status_of(obj), "formerWorkers": others} for obj in (new, old))
+    if moving.former_workers(new) != others or now != then:
+        return "a worker that had it before may only take itself off status.formerWorkers"
+    return ""
+
+
+def _waited_for(core: Core, new: Object, old: Object | None) -> str:
+    """Whoever had it before and may still have something of it is waited for, unless people have given that one up."""
+    if old is None or not fleet.has_finalizer(old) or fleet.has_finalizer(new):
+        return ""
+    workers = core.cache.kind(fleet.GROUP, "workers")
+    for name in moving.former_workers(old):
+        entry = workers.get(ROOT, fleet.NAMESPACE, name)
+        if entry is not None and not fleet.is_deleting(entry.object()):
+            return f"worker {name}, which had it before, may still have something of it"
+    return ""
+
+
 _UNCHANGED = ("labels", "annotations", "ownerReferences")
 
 
 def secret_wrong(worker: str, new: Object, old: Object | None, subresource: bool) -> str:
     metadata = new["metadata"]
+    segment = moving.segment_of(metadata.get("name") or "")
+    if segment is not None:
+        return _log_wrong(new, old, segment[0])
     cluster = fleet.cluster_of_secret(metadata.get("name") or "")
     if not cluster:
-        return "a worker has Secrets with kubeconfigs only"
+        return "a worker has Secrets with kubeconfigs and logs only"
     if old is not None and not fleet.is_kubeconfig_of(old, cluster):
         return "it is somebody else's, though it has the name of a kubeconfig"
     owners = metadata.get("ownerReferences") or ()
@@ -122,6 +188,21 @@ def secret_wrong(worker: str, new: Object, old: Object | None, subresource: bool
         return f"a kubeconfig has the label {fleet.CLUSTER_NAME} and no other"
     if metadata.get("annotations") or metadata.get("finalizers"):
         return "a kubeconfig has no annotations and no finalizers"
+    return ""
+
+
+def _log_wrong(new: Object, old: Object | None, cluster: str) -> str:
+    metadata = new["metadata"]
+    if old is not None:
+        return "what a log holds is not changed"
+    if len(metadata.get("ownerReferences") or ()) != 1 or not fleet.is_kubeconfig_of(new, cluster):
+        return "a log belongs to its ManagedCluster, and to nothing else"
+    if not moving.is_log_of(new, cluster) or set(new.get("data") or ()) != {moving.LOG_KEY}:
+        return f"a log is the key {moving.LOG_KEY} of Secrets of the type {moving.LOG_TYPE}"
+    if (metadata.get("labels") or {}) != {moving.LOG_TYPE: cluster}:
+        return f"a log has the label {moving.LOG_TYPE} and no other"
+    if metadata.get("annotations") or metadata.get("finalizers"):
+        return "a log has no annotations and no finalizers"
     return ""
 
 
@@ -137,13 +218,16 @@ _CHECKS: dict[tuple[str, str], _Check] = {
 def _not_held(core: Core, worker: str, secret: Object) -> str:
     """Its owner must be the ManagedCluster there is now, and that this worker's."""
     metadata = secret["metadata"]
-    cluster = fleet.cluster_of_secret(metadata["name"])
+    segment = moving.segment_of(metadata["name"])
+    what, cluster = ("log", segment[0]) if segment else ("kubeconfig", fleet.cluster_of_secret(metadata["name"]))
     entry = core.cache.kind(fleet.GROUP, "managedclusters").get(ROOT, metadata["namespace"], cluster)
     managed = entry.object() if entry is not None else None
     if managed is None or fleet.assigned_worker(managed) != worker:
-        return "it is not the kubeconfig of a ManagedCluster assigned to this worker"
+        return f"it is not the {what} of a ManagedCluster assigned to this worker"
     if metadata["ownerReferences"][0].get("uid") != managed["metadata"]["uid"]:
-        return "it is not the kubeconfig of the ManagedCluster there is now"
+        return f"it is not the {what} of the ManagedCluster there is now"
+    if segment is not None and segment[1] != fleet.epoch(managed):
+        return f"the log of epoch {segment[1]} is not written any more: it is epoch {fleet.epoch(managed)} now"
     return ""
 
 

@@ -50,6 +50,8 @@ class Attributes(NamedTuple):
     path: str = ""
     fields: str = ""
     """The field selector of a list or watch; RBAC does not look at it."""
+    labels: str = ""
+    """The label selector, likewise."""
 
 
 class Decision(NamedTuple):
@@ -99,7 +101,7 @@ class Authorizer:
         self._decisions = self._rule_sets = 0
 
     def authorize(self, user: User, attributes: Attributes) -> Decision:
-        cluster, verb, group, _, resource, subresource, namespace, name, path, _ = attributes
+        cluster, verb, group, _, resource, subresource, namespace, name, path, _, _ = attributes
         if user.cluster != cluster and not user.crosses_clusters:
             return _STRANGER
         if user.privileged:
@@ -157,7 +159,7 @@ class Authorizer:
         return role.get("rules") or ()
 
     def _judge(self, user: User, attributes: Attributes) -> _Verdict:
-        _, verb, group, _, resource, subresource, namespace, _, path, _ = attributes
+        _, verb, group, _, resource, subresource, namespace, _, path, _, _ = attributes
         held = self.held(user, attributes.cluster, namespace)
         named: dict[str, Decision] = {}
         for rule, source in held.rules:
@@ -201,7 +203,7 @@ _STRANGER = Decision(False, "the user belongs to another cluster")
 
 def forbidden(user: User, attributes: Attributes, reason: str = "") -> Forbidden:
     """The 403 of a request that was not allowed."""
-    _, verb, group, _, resource, subresource, namespace, name, path, _ = attributes
+    _, verb, group, _, resource, subresource, namespace, name, path, _, _ = attributes
     who = f"User {quoted(user.name)} cannot {verb}"
     if path and not resource:
         said = f"{who} path {quoted(path)}"

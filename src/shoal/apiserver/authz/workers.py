@@ -1,7 +1,8 @@
 """What a worker may do at its hub, and who comes with a join token: beside RBAC, as upstream's Node authorizer is.
 
-A worker has its own Worker, Lease and tunnel; the ManagedClusters assigned to it and the Secrets of their kubeconfigs;
-its own certificate. What the name in the URL does not tell, `admission.workers` looks at. `decide` is pure.
+A worker has its own Worker, Lease and tunnel; the ManagedClusters assigned to it and the Secrets of their kubeconfigs
+and logs; its own certificate. Those it had before it may look at. What the name in the URL does not tell,
+`admission.workers` looks at. `decide` is pure.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Protocol
 from shoal.apiserver.authn import User
 from shoal.apiserver.authz.rbac import Attributes, Decision
 from shoal.apiserver.paths import ROOT
-from shoal.kinds import fleet, joining, logicalcluster
+from shoal.kinds import fleet, joining, logicalcluster, moving
 from shoal.objects.errors import BadRequest
 from shoal.objects.selectors import parse_fields
 
@@ -34,8 +35,12 @@ class Holdings(Protocol):
     def worker_of(self, namespace: str, name: str) -> str:
         """Whom a ManagedCluster is assigned to; empty: nobody, or there is none."""
 
+    def had(self, worker: str, namespace: str, name: str) -> bool:
+        """Whether a ManagedCluster was assigned to that worker before."""
+
     def is_somebody_elses(self, namespace: str, secret: str) -> bool:
-        """Whether a Secret is there and not the kubeconfig of the ManagedCluster it is named after."""
+        """Whether a Secret is there and not the kubeconfig, or a part of the log, of the ManagedCluster it is named
+        after."""
 
     def requester_of(self, request: str) -> str:
         """The user whose CertificateSigningRequest it is; empty: there is none."""
@@ -95,6 +100,10 @@ def _cluster(worker: str, wanted: Attributes, holdings: Holdings) -> Decision:
     if wanted.verb not in ("get", *CHANGES):
         return _no(f"a worker may not {wanted.verb} it")
     if not wanted.name or holdings.worker_of(wanted.namespace, wanted.name) != worker:
+        what = (wanted.verb, wanted.subresource)
+        gives_way = what == ("get", "") or (wanted.verb in CHANGES and wanted.subresource == "status")
+        if wanted.name and gives_way and holdings.had(worker, wanted.namespace, wanted.name):
+            return _YES  # so it learns that it has to give way, and says when it has
         return _no("it is not assigned to this worker")
     return _YES
 
@@ -111,11 +120,25 @@ def _secret(worker: str, wanted: Attributes, holdings: Holdings) -> Decision:
         return _YES if wanted.namespace else _no("a Secret has a namespace")
     if wanted.verb not in ("get", "delete", *CHANGES):
         return _no(f"a worker may not {wanted.verb} it")
+    segment = moving.segment_of(wanted.name)
+    if segment is not None:
+        return _log(worker, wanted, segment[0], holdings)
     cluster = fleet.cluster_of_secret(wanted.name)
     if not cluster or holdings.worker_of(wanted.namespace, cluster) != worker:
         return _no("it is not the kubeconfig of a ManagedCluster assigned to this worker")
     if holdings.is_somebody_elses(wanted.namespace, wanted.name):
         return _no("it is somebody else's, though it has the name of a kubeconfig")
+    return _YES
+
+
+def _log(worker: str, wanted: Attributes, cluster: str, holdings: Holdings) -> Decision:
+    """What it is created with, admission looks at; it is never changed."""
+    if wanted.verb not in ("get", "delete"):
+        return _no(f"a worker may not {wanted.verb} a log")
+    if holdings.worker_of(wanted.namespace, cluster) != worker:
+        return _no("it is not the log of a ManagedCluster assigned to this worker")
+    if holdings.is_somebody_elses(wanted.namespace, wanted.name):
+        return _no("it is somebody else's, though it has the name of a log")
     return _YES
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shoal.apiserver import digests
 from shoal.apiserver.cache import Entry
 from shoal.apiserver.core import Call, Core
 from shoal.apiserver.heartbeats import has_node_leases, with_node_leases
@@ -9,8 +10,8 @@ from shoal.apiserver.negotiate import PROTOBUF
 from shoal.apiserver.options import EXACT, ListOptions, encode_continue, expired_continue, list_options
 from shoal.apiserver.paths import WILDCARD
 from shoal.apiserver.render import everything, many
-from shoal.apiserver.selection import selection
-from shoal.objects.errors import Cause, Expired, TimedOut
+from shoal.apiserver.selection import Selection, selection
+from shoal.objects.errors import BadRequest, Cause, Expired, TimedOut
 from shoal.objects.wire import Response
 
 Row = tuple[str, Entry]
@@ -18,8 +19,10 @@ Row = tuple[str, Entry]
 
 def list_objects(core: Core, call: Call) -> Response:
     options = list_options(call.query, watching=False)
-    at, exact = _revision(core, options)
+    at, exact = _revision(core, options, max(core.cache.oldest, call.cluster.oldest))
     chosen = selection(call.resource, options.labels, options.fields)
+    if digests.QUERY in call.query:
+        return _digest(core, call, chosen)
     include = call.query.get("includeObject", "")
     if call.target.cluster == WILDCARD:
         rows = _rows_everywhere(call, options, at if exact else 0)
@@ -30,7 +33,7 @@ def list_objects(core: Core, call: Call) -> Response:
         if plain and not has_node_leases(call):
             form = call.view.form if call.view.form == PROTOBUF else ""
             return everything(call.resource, table, call.namespace, {"resourceVersion": str(at)}, form)
-        found = table.select(call.namespace, options.after)
+        found = table.select(call.namespace, options.after, chosen.pin if chosen is not None else None)
         if has_node_leases(call):
             found = with_node_leases(core, call, found, options.after)
         if chosen is None and not (0 < options.limit < len(found)):
@@ -41,6 +44,15 @@ def list_objects(core: Core, call: Call) -> Response:
     rows, metadata = _page(rows, options, at, counted=chosen is None)
     entries: list[Row] | list[Entry] = rows if call.target.cluster == WILDCARD else [entry for _, entry in rows]
     return many(call.resource, call.view, entries, metadata, core.clock.now(), include)
+
+
+def _digest(core: Core, call: Call, chosen: Selection | None) -> Response:
+    """Of the newest state, whole."""
+    if call.target.cluster == WILDCARD:
+        raise BadRequest(f"{digests.QUERY} is for one logical cluster")
+    found = call.kind.table(call.target.cluster).select(call.namespace, "", chosen.pin if chosen is not None else None)
+    belonging = [entry for entry in found if chosen is None or chosen.matches(entry)]
+    return digests.answer(call.query[digests.QUERY], belonging, core.cache.revision)
 
 
 def _page(rows: list[Row], options: ListOptions, at: int, counted: bool) -> tuple[list[Row], dict[str, object]]:
@@ -69,13 +81,13 @@ def _rows_everywhere(call: Call, options: ListOptions, at: int) -> list[Row]:
     return rows
 
 
-def _revision(core: Core, options: ListOptions) -> tuple[int, bool]:
+def _revision(core: Core, options: ListOptions, oldest: int) -> tuple[int, bool]:
     """The revision to list at, and whether it must be exactly that one."""
     current = core.cache.revision
     if options.continued:
         if options.at == -1:
             return current, False
-        if options.at < core.cache.oldest:
+        if options.at < oldest:
             raise expired_continue(options.after)
         if options.at > current:
             raise too_large(options.at, current)
@@ -84,7 +96,7 @@ def _revision(core: Core, options: ListOptions) -> tuple[int, bool]:
     if asked > current:
         raise too_large(asked, current)
     if asked and (options.match == EXACT or (options.limit > 0 and not options.match)):
-        if asked < core.cache.oldest:
+        if asked < oldest:
             raise Expired("The resourceVersion for the provided list is too old.")
         return asked, True
     return current, False

@@ -99,6 +99,7 @@ async def _apply(core: Core, call: Call, options: WriteOptions) -> Response:
     if config["metadata"].get("managedFields"):
         raise BadRequest("metadata.managedFields must be nil")
     _check_duplicates(call, options)
+    call.resource.model().check_declared(config, call.resource.kind)
     if call.resource.custom:
         check_readable(call, config)
 

@@ -20,7 +20,7 @@ from shoal.apiserver.options import ListOptions, list_options
 from shoal.apiserver.paths import WILDCARD
 from shoal.apiserver.registry import Resource
 from shoal.apiserver.render import message, served, transformed
-from shoal.apiserver.selection import Selection, selection
+from shoal.apiserver.selection import Selection, name_pin, selection
 from shoal.apiserver.table import check_include
 from shoal.apiserver.verbs.list import too_large
 from shoal.objects import protobuf
@@ -29,6 +29,9 @@ from shoal.objects.wire import Answer, Sink, StreamResponse
 
 KINDS = ("ADDED", "MODIFIED", "DELETED")
 INITIAL_END = "k8s.io/initial-events-end"
+CONFIRM = "confirm"
+"""Of a watch with bookmarks: one is wanted at once. Who resumes knows by it that the revision was not too old, and that
+nothing more is on its way."""
 BOOKMARK_SECONDS = 60.0
 DEFAULT_TIMEOUT = 1800
 LONGEST_TIMEOUT = 366 * 86400
@@ -45,8 +48,11 @@ class Watcher:
         self._namespace = call.namespace
         self._name = name
         self._chosen = chosen
+        self._pin = name_pin(name) if name else chosen.pin if chosen is not None else None
         self._options = options
+        self._came = call.cluster.oldest
         self._include = call.query.get("includeObject", "")
+        self._confirm = options.bookmarks and call.query.get(CONFIRM) == "true"
         self._headers_sent = False
         self._sink: Sink | None = None
         self._timers: list[asyncio.TimerHandle] = []
@@ -64,21 +70,23 @@ class Watcher:
         options = self._options
         since = options.revision
         initial = options.send_initial if options.send_initial is not None else since == 0
-        if not initial and since and since < self._core.cache.oldest:
-            self._fail(Expired(f"too old resource version: {since} ({self._core.cache.oldest})"))
+        oldest = max(self._core.cache.oldest, self._came)
+        if not initial and since and since < oldest:
+            self._fail(Expired(f"too old resource version: {since} ({oldest})"))
             return
         if options.send_initial and since > self._core.cache.revision:
             self._fail(too_large(since, self._core.cache.revision))
             return
+        self._kind.listen(self._cluster, self.deliver, self._pin)
         if initial:
             self._send_state()
         elif since:
-            for change in self._kind.since(since):
-                if self._cluster in (WILDCARD, change.cluster):
-                    self.deliver(change)
+            for change in self._kind.missed(self._cluster, since, self._pin):
+                self.deliver(change)
         if options.send_initial:
             self._bookmark({INITIAL_END: "true"})
-        self._kind.listen(self._cluster, self.deliver)
+        elif self._confirm:
+            self._bookmark()
         sink.on_close(self._stop)
         loop = asyncio.get_running_loop()
         self._timers.append(loop.call_later(self._seconds(), self._finish))
@@ -152,7 +160,7 @@ class Watcher:
         everywhere = self._cluster == WILDCARD
         for cluster in self._kind.clusters() if everywhere else [self._cluster]:
             table = self._kind.tables[cluster] if everywhere else self._kind.table(cluster)
-            for entry in table.select(self._namespace):
+            for entry in table.select(self._namespace, "", self._pin):
                 if (everywhere and entry.virtual) or (self._name and entry.name != self._name):
                     continue
                 if self._chosen is None or self._chosen.matches(entry):
@@ -185,6 +193,11 @@ class Watcher:
         self._bookmark()
         self._timers[1] = loop.call_later(BOOKMARK_SECONDS, self._tick, loop)
 
+    def end(self) -> None:
+        """Before its time; nothing more is told."""
+        if self._sink is not None:
+            self._sink.close()
+
     def _finish(self) -> None:
         assert self._sink is not None
         if self._options.bookmarks:
@@ -197,9 +210,18 @@ class Watcher:
         self._sink.close()
 
     def _stop(self) -> None:
-        self._kind.forget(self._cluster, self.deliver)
+        self._kind.forget(self._cluster, self.deliver, self._pin)
         for timer in self._timers:
             timer.cancel()
+
+
+def end_watches(core: Core, cluster: str) -> None:
+    """Of a cluster that goes on elsewhere: whoever watches it begins anew there, and is told of no deletions here."""
+    for kind in core.cache.kinds.values():
+        for listener in list(kind.listeners.get(cluster, ())):
+            watcher = getattr(listener, "__self__", None)
+            if isinstance(watcher, Watcher):
+                watcher.end()
 
 
 def watch(core: Core, call: Call) -> Answer:

@@ -108,6 +108,9 @@ class GarbageCollector:
         old = self.graph.put(node)
         if old is not None:
             self._let_go(old)
+        else:
+            for owner, _ in node.references:
+                self._owners.forget(owner)
         if node.matters:
             self._look(node)
 

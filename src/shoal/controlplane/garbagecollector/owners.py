@@ -23,7 +23,11 @@ class Owners:
         self._client = client
         self._kinds: dict[tuple[str, str, str], Kind] = {}
         self._absent: set[Owner] = set()
-        """A uid never comes back, so this stays true."""
+        """A uid comes back only with its whole cluster, and then what it owns comes as new: see `forget`."""
+
+    def forget(self, owner: Owner) -> None:
+        """That it was gone: something new says that it is owned by it."""
+        self._absent.discard(owner)
 
     async def state(self, owner: Owner) -> State:
         if owner in self._absent:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from shoal.client.requests import Client
 from shoal.fleet.bus.interface import Message, NameTaken
 from shoal.fleet.bus.secret import is_left_over, is_of, kubeconfig_secret
@@ -9,7 +11,16 @@ from shoal.fleet.resources import LOGICAL_CLUSTERS, MANAGED_CLUSTERS, SECRETS
 from shoal.kinds import fleet
 from shoal.objects.errors import Forbidden, NotFound
 
+Object = dict[str, Any]
+
 TAKEN = "Secret {} is there already and is somebody else's; rename or delete it"
+
+
+def status_body(message: Message, status: Object) -> Object:
+    """Of an update of the status alone: nothing else of the object needs to travel."""
+    metadata = message.managed["metadata"]
+    kept = {key: metadata[key] for key in ("name", "namespace", "uid", "resourceVersion")}
+    return {"apiVersion": fleet.API_VERSION, "kind": fleet.MANAGED_CLUSTER, "metadata": kept, "status": status}
 
 
 async def hub_id(hub: Client) -> str:

@@ -11,14 +11,14 @@ from typing import Any
 import orjson
 
 from shoal.fleet.bus import subjects
-from shoal.fleet.bus.interface import Mark, Message, Name
+from shoal.fleet.bus.interface import DELETED as DELETED
+from shoal.fleet.bus.interface import PREFIX, Mark, Message, Name, event_id, message_of
+from shoal.fleet.bus.interface import PUT as PUT
+from shoal.fleet.bus.interface import RELEASED as RELEASED
 
 Object = dict[str, Any]
 
-_PREFIX = "dev.shoal.managedcluster."
-PUT, DELETED, RELEASED = _PREFIX + "put", _PREFIX + "deleted", _PREFIX + "released"
-"""Of the hub. Deleted: all of it is to go. Released: it is not this worker's any more, which deletes nothing."""
-STATUS, GONE = _PREFIX + "status", _PREFIX + "gone"
+STATUS, GONE = PREFIX + "status", PREFIX + "gone"
 """Of a worker. Gone: nothing is left of what was deleted."""
 OF_HUB, OF_WORKER = (PUT, DELETED, RELEASED), (STATUS, GONE)
 
@@ -37,6 +37,7 @@ class Event:
     mark: Mark
     data: Object | None = field(default=None, compare=False)
     """The ManagedCluster, or its status."""
+    time: str = field(default="", compare=False)
 
     @property
     def subject(self) -> str:
@@ -45,15 +46,23 @@ class Event:
 
     def message(self) -> Message:
         """Of one that the hub wants something by."""
-        return Message(self.name, self.mark, self.type == DELETED, self.data or {})
+        return Message(self.name, self.mark, self.type == DELETED, self.data or {}, self.time)
+
+
+def of_watch(kind: str, managed: Object, hub: str, worker: str, time: str) -> Event:
+    """What an event of the Kubernetes watch says. DELETED is of the selection: it is gone, or another worker's."""
+    message = message_of(managed, time)
+    type_ = RELEASED if kind == "DELETED" else message.type
+    return Event(type_, hub, worker, message.name, message.mark, None if type_ == RELEASED else managed, time)
 
 
 def encode(event: Event, time: str) -> bytes:
-    mark, short = event.mark, event.type.removeprefix(_PREFIX)
+    mark, id_ = event.mark, event_id(event.mark, event.type)
     source = f"/hubs/{event.hub}" + ("" if event.type in OF_HUB else f"/workers/{event.worker}")
     envelope: Object = {
         "specversion": "1.0",
-        "id": f"{mark.uid}.{mark.epoch}.{mark.revision}.{short}.{time}",
+        # A worker may say different things about one revision of the hub's.
+        "id": id_ if event.type in OF_HUB else f"{id_}.{time}",
         "source": source,
         "type": event.type,
         "subject": "/".join(event.name),
@@ -77,7 +86,15 @@ def decode(subject: str, text: bytes) -> Event:
         said = orjson.loads(text)
         namespace, name = said["subject"].split("/")
         mark = Mark(str(said["uid"]), int(said["generation"]), int(said["epoch"]), int(said["revision"]))
-        event = Event(said["type"], said["hub"], said["worker"], (namespace, name), mark, said.get("data"))
+        event = Event(
+            said["type"],
+            said["hub"],
+            said["worker"],
+            (namespace, name),
+            mark,
+            said.get("data"),
+            str(said.get("time") or ""),
+        )
     except (KeyError, TypeError, ValueError, AttributeError):
         raise ValueError("it is no CloudEvent of Shoal") from None
     if said.get("specversion") != "1.0" or event.type not in (*OF_HUB, *OF_WORKER):

@@ -17,6 +17,11 @@ Object = dict[str, Any]
 Name = tuple[str, str]
 """Namespace and name of a ManagedCluster, the same at the hub and at the worker."""
 
+PREFIX = "dev.shoal.managedcluster."
+PUT, DELETED, RELEASED = PREFIX + "put", PREFIX + "deleted", PREFIX + "released"
+"""What the hub says, as CloudEvents call it. Deleted: all of it is to go. Released: it is not this worker's any more,
+which deletes nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class Mark:
@@ -38,6 +43,20 @@ class Message:
     deleting: bool
     """The tombstone: everything of it is to go, then the worker acknowledges."""
     managed: Object = field(compare=False)
+    time: str = field(default="", compare=False)
+    """When it was sent, or came: for people only. What is older than what, the mark tells."""
+
+    @property
+    def type(self) -> str:
+        return DELETED if self.deleting else PUT
+
+    @property
+    def subject(self) -> str:
+        return "/".join(self.name)
+
+    @property
+    def id(self) -> str:
+        return event_id(self.mark, self.type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +67,8 @@ class Report:
     """The whole status, made of the one in the message."""
     kubeconfig: str = ""
     """Published before the status is; empty: there is none yet."""
+    verify: bool = False
+    """Whether the hub still has the kubeconfig is to be looked at, even if the status says what it said."""
 
 
 Told = Callable[[Name], None]
@@ -55,6 +76,11 @@ Told = Callable[[Name], None]
 
 
 class Bus(Protocol):
+    @property
+    def live(self) -> bool:
+        """The link is up, and what is known is the newest. While it is not, nothing needs to be said: when it is again,
+        whoever listens is told of everything anew."""
+
     def listen(self, told: Told) -> None: ...
 
     async def run(self) -> None:
@@ -77,9 +103,16 @@ class NameTaken(ShoalError):
     """The hub has something else by the name a report needs."""
 
 
-def message_of(managed: Object) -> Message:
+def event_id(mark: Mark, type_: str) -> str:
+    """The same for the same thing said twice, by whichever way."""
+    return f"{mark.uid}.{mark.epoch}.{mark.revision}.{type_.removeprefix(PREFIX)}"
+
+
+def message_of(managed: Object, time: str = "") -> Message:
     metadata = managed["metadata"]
     mark = Mark(
         metadata["uid"], int(metadata.get("generation", 0)), fleet.epoch(managed), int(metadata["resourceVersion"])
     )
-    return Message((metadata.get("namespace", ""), metadata["name"]), mark, "deletionTimestamp" in metadata, managed)
+    return Message(
+        (metadata.get("namespace", ""), metadata["name"]), mark, "deletionTimestamp" in metadata, managed, time
+    )

@@ -48,8 +48,13 @@ def of_cluster(managed: Object, workers: list[Object]) -> Iterator[Change]:
             yield _asking(f"ask for infrastructure {other}", managed, infrastructure=other)
 
 
-def asking_nodes(managed: Object, number: int) -> Object:
-    return {**managed, "spec": {**fleet.spec_of(managed), "nodes": number}}
+def asking_nodes(managed: Object, number: int, pool: str = "") -> Object:
+    """Of that pool; of spec.nodes where none is named."""
+    spec = fleet.spec_of(managed)
+    if not pool:
+        return {**managed, "spec": {**spec, "nodes": number}}
+    pools = [{**each, "nodes": number} if each["name"] == pool else each for each in spec["nodePools"]]
+    return {**managed, "spec": {**spec, "nodePools": pools}}
 
 
 def _taints(workers: list[Object]) -> dict[str, Object]:
@@ -87,6 +92,10 @@ def of_worker(managed: Object, worker: Object, used: Usage) -> Iterator[Change]:
         more = used.clusters + 1
         number = "a slot" if more == capacity + 1 else f"{more - capacity} slots"
         yield _saying(f"add {number} to {name} (capacity {capacity} -> {more})", worker, capacity=more)
+    limit = spec.get("capacityLimit")
+    if limit is not None and used.clusters >= limit:
+        more = used.clusters + 1
+        yield _saying(f"raise capacityLimit of {name} ({limit} -> {more})", worker, capacityLimit=more)
     yield from _resources(managed, worker, used)
     for taint in spec.get("taints") or ():
         rest = [other for other in spec["taints"] if other is not taint]
@@ -96,6 +105,10 @@ def of_worker(managed: Object, worker: Object, used: Usage) -> Iterator[Change]:
     if asked.get("version") and spec.get("versions"):
         offered = minor(asked["version"])
         yield _saying(f"let {name} offer version {offered}", worker, versions=[*spec["versions"], offered])
+    if spec.get("unschedulable") or spec.get("drain"):
+        yield _saying(
+            f"uncordon {name} (spec.unschedulable and spec.drain: false)", worker, unschedulable=False, drain=False
+        )
     ready = set_condition(worker, fleet.READY, "True", reason="Heartbeat", now="")
     if ready is not worker:
         yield Change(f"bring {name} back: it is not ready", name, ready)

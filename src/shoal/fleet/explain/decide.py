@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from shoal.fleet.explain.changes import asking_nodes, of_cluster, of_worker
@@ -100,11 +101,22 @@ def _is_hosted(managed: Object, there: Snapshot) -> bool:
 
 
 def _fewer_nodes(managed: Object, there: Snapshot) -> list[str]:
-    """The most that somebody has room for: where some fit, fewer do."""
-    nodes = int(fleet.spec_of(managed).get("nodes") or 0)
-    counts = range(nodes)
-    most = bisect_left(counts, True, key=lambda number: not _is_hosted(asking_nodes(managed, number), there)) - 1
-    return [f"ask for {most} node{'s' if most != 1 else ''} in place of {nodes}"] if most >= 0 else []
+    """Of each pool the most that somebody has room for: where some fit, fewer do."""
+    spec = fleet.spec_of(managed)
+    asked = {"": int(spec.get("nodes") or 0)}
+    asked |= {each["name"]: int(each.get("nodes") or 0) for each in spec.get("nodePools") or ()}
+    found = []
+    for pool, nodes in asked.items():
+        refused = partial(_is_refused, managed, there, pool)
+        most = bisect_left(range(nodes), True, key=refused) - 1
+        if most >= 0:
+            what = f"node{'s' if most != 1 else ''}{f' of pool {pool}' if pool else ''}"
+            found.append(f"ask for {most} {what} in place of {nodes}")
+    return found
+
+
+def _is_refused(managed: Object, there: Snapshot, pool: str, number: int) -> bool:
+    return not _is_hosted(asking_nodes(managed, number, pool), there)
 
 
 def _one_more(managed: Object, there: Snapshot, config: Object | None) -> list[str]:

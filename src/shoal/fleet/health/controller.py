@@ -38,9 +38,9 @@ class WorkerHealth:
         self.loop: Loop[Key] = Loop("fleet-health", clock, self.reconcile)
         self._workers = Reflector(client, WORKERS, clock, self._worker_changed, listed=self._listed, shared=True)
         self._leases = Reflector(
-            client, LEASES, clock, self._lease_changed, fields=f"metadata.namespace={fleet.NAMESPACE}"
+            client, LEASES, clock, self._lease_changed, fields=f"metadata.namespace={fleet.NAMESPACE}", shared=True
         )
-        self.standing = Standing(client, clock, self._workers, self._hosting_changed)
+        self.standing = Standing(client, clock, self._workers, self._hosting_changed, self._awaited_changed)
         self.loop.sources += [self._workers.run, self._leases.run]
 
     def _listed(self) -> None:
@@ -65,6 +65,9 @@ class WorkerHealth:
         if obj is not None and fleet.is_deleting(obj):
             self.loop.queue.add(key)
 
+    def _awaited_changed(self, worker: str) -> None:
+        self.loop.queue.add(("", fleet.NAMESPACE, worker))
+
     async def reconcile(self, key: Key) -> float | None:
         worker = self._workers.objects.get(key)
         if worker is None:
@@ -83,10 +86,14 @@ class WorkerHealth:
             # Before it is ready, and so before anything is given to it.
             worker = await self._hold(worker, True)
         hosted = self.standing.hosted(key[2]) if key[1] == fleet.NAMESPACE else []
+        awaited = self.standing.awaited(key[2]) if hosted is not None and key[1] == fleet.NAMESPACE else None
         heard = self._listen(key, worker)
-        found = health(worker, heard, self._clock.monotonic(), rfc3339(self._clock.now()), hosted)
+        found = health(worker, heard, self._clock.monotonic(), rfc3339(self._clock.now()), hosted, awaited)
         if found.status is not None:
-            worker = await self._client.merge(WORKERS, key[2], {"status": found.status}, key[1], "status")
+            # Others tell conditions of it as well: what was read is what is written over.
+            version = {"resourceVersion": worker["metadata"]["resourceVersion"]}
+            patch = {"metadata": version, "status": found.status}
+            worker = await self._client.merge(WORKERS, key[2], patch, key[1], "status")
         if held and fleet.is_deleting(worker) and hosted == [] and await self._is_empty(key[2]):
             await self._hold(worker, False)
         return found.again

@@ -21,6 +21,7 @@ GRACE_SECONDS = 15.0
 """For a Worker that was ready when the hub was started, whatever the age of its Lease."""
 NEVER, SILENT, HEARD = "NeverHeard", "HeartbeatMissing", "Heartbeat"
 MISSING = "WorkerMissing"
+OTHER_HUB, ACCEPTED = "AnotherHub", "Accepted"
 HOSTING, EMPTY = "HostsManagedClusters", "NothingHosted"
 NAMED = 3
 """ManagedClusters that are named where many are meant."""
@@ -32,6 +33,8 @@ class Heartbeat:
     """The Lease's own time; a different one is a sign of life."""
     heard: float
     """When that sign came, on the monotonic clock."""
+    pinned: str = ""
+    """The id of another hub, which the worker says it belongs to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +47,13 @@ class Health:
 
 def heartbeat(before: Heartbeat | None, lease: Object, was_ready: bool, now: float, monotonic: float) -> Heartbeat:
     renewed = str((lease.get("spec") or {}).get("renewTime") or "")
+    pinned = str(((lease.get("metadata") or {}).get("annotations") or {}).get(fleet.PINNED_HUB) or "")
     if before is not None:
-        return before if renewed == before.renewed else Heartbeat(renewed, monotonic)
+        return before if renewed == before.renewed else Heartbeat(renewed, monotonic, pinned)
     age = max(0.0, now - _seconds(renewed))
     if was_ready:
         age = min(age, fleet.SILENCE_SECONDS - GRACE_SECONDS)
-    return Heartbeat(renewed, monotonic - age)
+    return Heartbeat(renewed, monotonic - age, pinned)
 
 
 def _seconds(renewed: str) -> float:
@@ -64,9 +68,15 @@ def was_ready(worker: Object) -> bool:
 
 
 def health(
-    worker: Object, heard: Heartbeat | None, monotonic: float, now: str, hosted: Sequence[str] | None = None
+    worker: Object,
+    heard: Heartbeat | None,
+    monotonic: float,
+    now: str,
+    hosted: Sequence[str] | None = None,
+    awaited: Sequence[str] | None = None,
 ) -> Health:
-    """`hosted` are the ManagedClusters it has; None: that is not known yet."""
+    """`hosted` are the ManagedClusters it has, `awaited` those whose end waits for its word; None: that is not known
+    yet."""
     left = fleet.SILENCE_SECONDS - (monotonic - heard.heard) if heard is not None else 0.0
     if heard is None:
         told = _told(worker, "Unknown", NEVER, "nothing has been heard of it yet", fleet.PENDING, now)
@@ -75,8 +85,12 @@ def health(
         told = _told(worker, "Unknown", SILENT, message, fleet.LOST, now)
     else:
         told = _told(worker, "True", HEARD, "it renews its Lease", fleet.RUNNING, now)
+    if heard is not None:
+        told["conditions"] = _belonging({**worker, "status": told}, heard.pinned, now)
     if fleet.is_deleting(worker) and hosted is not None:
         told["conditions"] = _deleting({**worker, "status": told}, hosted, now)
+    if awaited is not None and list(awaited) != (fleet.status_of(worker).get("awaited") or []):
+        told["awaited"] = list(awaited) or None
     return Health(None if told.items() <= fleet.status_of(worker).items() else told, left if left > 0 else None)
 
 
@@ -89,13 +103,34 @@ def _told(worker: Object, ready: str, reason: str, message: str, phase: str, now
     return {"phase": phase, "conditions": fleet.status_of(told)["conditions"]}
 
 
+def _belonging(worker: Object, pinned: str, now: str) -> list[Object]:
+    """Said when it is another hub's, and taken back when it is not any more."""
+    before: list[Object] = fleet.status_of(worker)["conditions"]
+    if not pinned and get_condition(worker, fleet.HUB_ACCEPTED) is None:
+        return before
+    status, reason, message = "True", ACCEPTED, "it belongs to this hub"
+    if pinned:
+        message = (
+            f"it belongs to the hub {pinned}: nothing is deleted for this one; to accept this one, delete ConfigMap "
+            f"{fleet.NAMESPACE}/hub of the worker's own API"
+        )
+        status, reason = "False", OTHER_HUB
+    generation = worker["metadata"].get("generation")
+    told = set_condition(
+        worker, fleet.HUB_ACCEPTED, status, reason=reason, message=message, observed_generation=generation, now=now
+    )
+    found: list[Object] = fleet.status_of(told)["conditions"]
+    return found
+
+
 def _deleting(worker: Object, hosted: Sequence[str], now: str) -> list[Object]:
     """Why it is still there."""
     reason, message = EMPTY, "no ManagedCluster is given to it"
     if hosted:
         some = ", ".join(sorted(hosted)[:NAMED]) + (", …" if len(hosted) > NAMED else "")
         count = "1 ManagedCluster" if len(hosted) == 1 else f"{len(hosted)} ManagedClusters"
-        reason, message = HOSTING, f"{count} it hosts must be deleted first: {some}; it gets no new ones"
+        first = "must be moved (spec.drain: true) or deleted first"
+        reason, message = HOSTING, f"{count} it hosts {first}: {some}; it gets no new ones"
     generation = worker["metadata"].get("generation")
     told = set_condition(
         worker, fleet.DELETING, "True", reason=reason, message=message, observed_generation=generation, now=now

@@ -13,20 +13,32 @@ from shoal.client.requests import Client
 from shoal.clock import Clock, rfc3339
 from shoal.fleet.health.decide import is_silent, says_silent, standing
 from shoal.fleet.resources import MANAGED_CLUSTERS
-from shoal.kinds import fleet
+from shoal.kinds import fleet, moving
 from shoal.objects.errors import NotFound
 from shoal.runtime.loop import Later, Loop
 
 Object = dict[str, Any]
+
+AWAITED = 100
+"""ManagedClusters a Worker is told of at once."""
 
 
 class Standing:
     """Keys are ManagedClusters."""
 
     def __init__(
-        self, client: Client, clock: Clock, workers: Reflector, hosting_changed: Callable[[str], None]
+        self,
+        client: Client,
+        clock: Clock,
+        workers: Reflector,
+        hosting_changed: Callable[[str], None],
+        awaited_changed: Callable[[str], None] = lambda worker: None,
     ) -> None:
         self._client, self._clock, self._workers, self._hosting_changed = client, clock, workers, hosting_changed
+        self._awaited_changed = awaited_changed
+        self._awaited: dict[str, set[Key]] = {}
+        """By Worker: those that are being deleted and were on it before."""
+        self._formers: dict[Key, tuple[str, ...]] = {}
         self._hosted: dict[str, set[Key]] = {}
         """By Worker."""
         self._where: dict[Key, str] = {}
@@ -42,6 +54,10 @@ class Standing:
         if not self._managed.synced:
             return None
         return [f"{key[1]}/{key[2]}" for key in self._hosted.get(worker, ())]
+
+    def awaited(self, worker: str) -> list[str]:
+        """What it has to say of that nothing is left, as namespace/name; the first of them."""
+        return sorted(f"{key[1]}/{key[2]}" for key in self._awaited.get(worker, ()))[:AWAITED]
 
     @property
     def _informed(self) -> bool:
@@ -73,8 +89,23 @@ class Standing:
         before, now = self._where.get(key, ""), fleet.assigned_worker(obj) if obj is not None else ""
         if before != now:
             self._move(key, before, now)
+        self._wait(key, tuple(moving.former_workers(obj)) if obj is not None and fleet.is_deleting(obj) else ())
         if obj is not None and self._informed:
             self._look(key, obj)
+
+    def _wait(self, key: Key, formers: tuple[str, ...]) -> None:
+        before = self._formers.get(key, ())
+        if before == formers:
+            return
+        self._formers[key] = formers
+        if not formers:
+            del self._formers[key]
+        for worker in {*before, *formers}:
+            keys = self._awaited.setdefault(worker, set())
+            (keys.add if worker in formers else keys.discard)(key)
+            if not keys:
+                del self._awaited[worker]
+            self._awaited_changed(worker)
 
     def _move(self, key: Key, before: str, now: str) -> None:
         if before:

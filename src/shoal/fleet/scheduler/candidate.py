@@ -8,7 +8,7 @@ from typing import Any
 
 from shoal.fit.resources import amounts
 from shoal.kinds import fleet
-from shoal.objects.conditions import condition_is
+from shoal.objects.conditions import condition_is, get_condition
 
 Object = dict[str, Any]
 
@@ -23,6 +23,8 @@ class Candidate:
     lost: bool = False
     """It was ready once, and has fallen silent."""
     leaving: bool = False
+    cordoned: bool = False
+    """It gets no new ones: `spec.unschedulable`, or it is drained."""
     location: str = ""
     labels: tuple[tuple[str, str], ...] = ()
     taints: tuple[tuple[str, str, str], ...] = ()
@@ -35,6 +37,8 @@ class Candidate:
     cost: float = 0.0
     auto: str = ""
     """What it was made for, where the scheduler asked for it."""
+    trouble: str = ""
+    """Why nobody runs it, where the scheduler asked for it."""
 
 
 @dataclass(slots=True)
@@ -64,10 +68,11 @@ def candidate(worker: Object) -> Candidate:
     labels = metadata.get("labels") or {}
     return Candidate(
         name=metadata["name"],
-        capacity=int(spec.get("capacity") or 0),
+        capacity=fleet.capacity_of(worker),
         ready=condition_is(worker, fleet.READY),
         lost=fleet.status_of(worker).get("phase") == fleet.LOST,
         leaving=fleet.is_deleting(worker),
+        cordoned=bool(spec.get("unschedulable") or spec.get("drain")),
         location=spec.get("location") or "",
         labels=tuple(sorted(labels.items())),
         taints=tuple((t["key"], t.get("value") or "", t["effect"]) for t in spec.get("taints") or ()),
@@ -76,7 +81,13 @@ def candidate(worker: Object) -> Candidate:
         allocatable=tuple(sorted(amounts(spec.get("allocatable")).items())),
         cost=float(spec.get("cost") or 0),
         auto=labels.get(fleet.AUTO_WORKER, ""),
+        trouble=_trouble(worker) if fleet.AUTO_WORKER in labels else "",
     )
+
+
+def _trouble(worker: Object) -> str:
+    said = get_condition(worker, fleet.SUPERVISED) or {}
+    return str(said.get("message") or "") if said.get("status") == "False" else ""
 
 
 def group_of(managed: Object) -> str:

@@ -14,6 +14,7 @@ from shoal.client.reflector import Key, Reflector
 from shoal.client.requests import Client
 from shoal.clock import Clock, rfc3339
 from shoal.fleet.resources import MANAGED_CLUSTERS, WORKERS
+from shoal.fleet.scheduler.berths import Berths
 from shoal.fleet.scheduler.capacity import CapacityTeller
 from shoal.fleet.scheduler.decide import bound, level
 from shoal.fleet.scheduler.ledger import Ledger, Record
@@ -44,22 +45,23 @@ class Scheduler:
         self.bindings.sources += [self._managed.run, self._workers.run, self._dispatch]
         self.capacity = CapacityTeller(client, clock, self._ledger, self._managed, self._workers)
         self.telling = ReasonTeller(client, clock, self._ledger, self._waiting)
+        self.berths = Berths(self._ledger, self._managed_changed)
 
     @property
     def loops(self) -> list[Loop[Any]]:
         return [self.bindings, self.capacity.loop, self.telling.loop, self.telling.growing]
 
     @property
-    def _informed(self) -> bool:
+    def informed(self) -> bool:
         return self._managed.synced and self._workers.synced
 
     def _managed_changed(self, key: Key, obj: Object | None) -> None:
         before = self._ledger.records.get(key)
-        was = before.bound if before is not None else ""
+        was = (before.bound, before.coming) if before is not None else ("", "")
         record = self._ledger.note_managed(key, obj)
-        now = record.bound if record is not None else ""
-        if was != now:
-            self.capacity.look_at(was, now)
+        now = (record.bound, record.coming) if record is not None else ("", "")
+        if was != now or now[1]:  # room for one that comes was taken before it was written
+            self.capacity.look_at(*was, *now)
         if record is None or not record.homeless:
             self._waiting.leave(key)
         else:
@@ -83,7 +85,7 @@ class Scheduler:
         while True:
             await self._news.wait()
             self._news.clear()
-            if self._informed:
+            if self.informed:
                 self._place()
 
     def _place(self) -> None:
@@ -105,7 +107,7 @@ class Scheduler:
         record = self._ledger.records.get(key)
         if record is None:
             return
-        if not self._informed:
+        if not self.informed:
             raise Later("not everything has been listed yet")
         try:
             if record.assumed:

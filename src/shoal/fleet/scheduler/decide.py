@@ -15,11 +15,16 @@ from shoal.fleet.scheduler.candidate import Candidate, Usage
 from shoal.fleet.scheduler.demand import Demand
 from shoal.fleet.scheduler.filters import Refusal, refusal, room, version
 from shoal.fleet.scheduler.scores import View, scores
-from shoal.kinds import fleet
+from shoal.kinds import fleet, moving
 from shoal.objects.conditions import set_condition
 
 Object = dict[str, Any]
 
+OF_ITS_WORKER = frozenset(
+    {*fleet.TOLD_BY_WORKER, fleet.WORKER_READY, fleet.MOVABLE, moving.RESTORED}
+    | {"errors", "held", "observedGeneration", "version", "nodes", "nodePools", "kubeconfigHash"}
+)
+"""Conditions and fields of the status that are about the time with one Worker."""
 UNSCHEDULABLE, NOT_UNDERSTOOD, NO_WORKERS = "Unschedulable", "InvalidSelector", "NoWorkers"
 NOBODY = "there are no workers: start one with shoal worker, or shoal up --workers N"
 
@@ -97,9 +102,10 @@ def level(managed: Object) -> Decision:
 
 
 def bound(managed: Object, worker: str, now: str) -> Object:
-    """The status that gives it to a Worker."""
+    """The status that gives it to a Worker. What another one told of it counts no longer."""
     told = _scheduled(managed, "True", "Bound", f"given to worker {worker}", now)
-    kept = {key: value for key, value in fleet.status_of(told).items() if key != "errors"}
+    kept = {key: value for key, value in fleet.status_of(told).items() if key not in OF_ITS_WORKER}
+    kept["conditions"] = [each for each in kept["conditions"] if each["type"] not in OF_ITS_WORKER]
     given = {"phase": fleet.SCHEDULED, "assignedWorker": worker, "lastWorker": worker}
     return {**kept, **given, "epoch": fleet.epoch(managed) + 1}
 

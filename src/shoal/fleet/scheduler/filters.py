@@ -32,6 +32,10 @@ def ready(asked: Demand, worker: Candidate) -> Refusal | None:
     return None if worker.ready else Refusal("WorkersNotReady", "is not ready", "are not ready")
 
 
+def cordoned(asked: Demand, worker: Candidate) -> Refusal | None:
+    return Refusal("WorkersCordoned", "is cordoned", "are cordoned") if worker.cordoned else None
+
+
 def infrastructure(asked: Demand, worker: Candidate) -> Refusal | None:
     if asked.infrastructure in worker.provides:
         return None
@@ -88,6 +92,7 @@ def taint_text(taint: Object) -> str:
 FILTERS: dict[str, Filter] = {
     "ready": ready,
     "leaving": leaving,
+    "cordoned": cordoned,
     "infrastructure": infrastructure,
     "version": version,
     "location": location,

@@ -1,8 +1,8 @@
 """Whether a new Worker is asked for, when nobody has room. Pure.
 
-Off unless somebody allows it: the ConfigMap `shoal-system/auto-workers` says how many such Workers there may be (`max`)
-and how many ManagedClusters each takes (`capacity`). A Worker is asked for by its object alone; whoever supervises
-processes starts it. There is one under way at a time for each location and set of labels asked for.
+Off unless somebody allows it: the ConfigMap `shoal-system/auto-workers` says how many such Workers there may be
+(`max`), how many ManagedClusters each takes (`capacity`), and how long one may be empty (`emptyFor`). A Worker is asked
+for by its object alone; a hub runs its process. There is one under way at a time for each location and set of labels.
 """
 
 from __future__ import annotations
@@ -20,16 +20,20 @@ from shoal.fleet.scheduler.demand import Demand
 from shoal.fleet.scheduler.filters import refusal, room
 from shoal.kinds import fleet
 from shoal.kinds.versions import KUBERNETES, SUPPORTED
+from shoal.objects.duration import parse_duration
 
 Object = dict[str, Any]
 
 COMING = "WaitingForWorker"
+EMPTY_FOR, NEVER = "10m", "never"
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
     maximum: int = 0
     capacity: int = 100
+    empty_seconds: float | None = None
+    """After which one that hosts nothing is deleted; None: it is not."""
     wrong: str = ""
 
 
@@ -49,7 +53,15 @@ def setting(config: Object | None) -> Setting:
     for name, value in (("max", maximum), ("capacity", capacity)):
         if not (value.isdecimal() and len(value) < 7):
             return Setting(wrong=f"ConfigMap {fleet.NAMESPACE}/{fleet.AUTO_WORKERS}: {name} is no number: {value!r}")
-    return Setting(int(maximum), int(capacity))
+    if not int(capacity):
+        said = "capacity is 0: such a Worker takes no clusters"
+        return Setting(wrong=f"ConfigMap {fleet.NAMESPACE}/{fleet.AUTO_WORKERS}: {said}")
+    text = str(data.get("emptyFor", EMPTY_FOR))
+    seconds = parse_duration(text)
+    if not seconds and text != NEVER:
+        said = f"emptyFor is no duration such as {EMPTY_FOR}, and not {NEVER}: {text!r}"
+        return Setting(wrong=f"ConfigMap {fleet.NAMESPACE}/{fleet.AUTO_WORKERS}: {said}")
+    return Setting(int(maximum), int(capacity), seconds)
 
 
 def grow(asked: Demand, because: Waiting, workers: Collection[Candidate], allowed: Setting) -> Growth:
@@ -59,9 +71,10 @@ def grow(asked: Demand, because: Waiting, workers: Collection[Candidate], allowe
     new = _newcomer(asked, allowed) if allowed.maximum and not asked.wrong else None
     if new is None or refusal(asked, new) is not None or room(asked, new, Usage()) is not None:
         return Growth(because)  # one that is made by itself would be of no use
-    coming = sorted(each.name for each in workers if each.auto == new.auto and _is_coming(each))
+    coming = [each for each in workers if each.auto == new.auto and _is_coming(each)]
     if coming:
-        return Growth(_coming(because, coming[0]))
+        first = min(coming, key=lambda each: each.name)
+        return Growth(_coming(because, first.name, first.trouble))
     made = sum(bool(each.auto) and not each.leaving for each in workers)
     if made >= allowed.maximum:
         said = f"auto-creation has reached its limit of {allowed.maximum}"
@@ -71,8 +84,9 @@ def grow(asked: Demand, because: Waiting, workers: Collection[Candidate], allowe
     return Growth(_coming(because, name), _object(name, new))
 
 
-def _coming(because: Waiting, name: str) -> Waiting:
-    return Waiting(COMING, f"waits for worker {name}, which is being started; {because.message}")
+def _coming(because: Waiting, name: str, trouble: str = "") -> Waiting:
+    state = f"which does not run: {trouble}" if trouble else "which is being started"
+    return Waiting(COMING, f"waits for worker {name}, {state}; {because.message}")
 
 
 def _is_coming(worker: Candidate) -> bool:

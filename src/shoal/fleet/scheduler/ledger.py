@@ -1,7 +1,8 @@
 """Who is hosted where, and what that leaves free: kept from the objects as they are seen, never counted on their own.
 
 Each ManagedCluster counts once, where its object says or where the scheduler is about to put it (assumed, for a
-while). An event seen twice, late or not at all leaks no slot.
+while). One that is on its way from a Worker to another has room on both. An event seen twice, late or not at all leaks
+no slot.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ class Record:
     """The Worker it was on before."""
     bound: str = ""
     assumed: str = ""
-    where: str = ""
+    coming: str = ""
+    """The Worker it is to be moved to, or about to be."""
+    where: tuple[str, ...] = ()
     """Where it is counted."""
     deleting: bool = False
     told: Waiting | None = None
@@ -99,6 +102,7 @@ class Ledger:
         known.revision, known.deleting = revision, fleet.is_deleting(obj)
         known.obj = None if bound else obj
         known.last = str(fleet.status_of(obj).get("lastWorker") or "")
+        known.coming = fleet.moving_to(obj)
         if bound:
             known.bound = bound
             self.forget(known)
@@ -106,7 +110,7 @@ class Ledger:
             known.bound = ""
         if known.deleting:
             self.forget(known)
-        self._seat(known, known.bound or known.assumed, self._demands.of(obj), group_of(obj))
+        self._seat(known, self._demands.of(obj), group_of(obj))
         return known
 
     def note_bound(self, record: Record, worker: str, revision: int) -> None:
@@ -117,18 +121,23 @@ class Ledger:
             return  # it went away meanwhile
         if revision > record.revision:
             record.bound, record.last, record.obj, record.revision = worker, worker, None, revision
-        self._seat(record, record.bound, record.asked, record.group)
+        self._seat(record, record.asked, record.group)
 
     def assume(self, record: Record, worker: str, now: float) -> None:
         record.assumed = worker
         self.assumed[record] = now + ASSUMED_SECONDS
-        self._seat(record, worker, record.asked, record.group)
+        self._seat(record, record.asked, record.group)
+
+    def reserve(self, record: Record, worker: str) -> None:
+        """It is about to be moved there; empty: it is not, after all. What its object says next is what counts."""
+        record.coming = worker
+        self._seat(record, record.asked, record.group)
 
     def forget(self, record: Record) -> None:
         """It was not bound, or it is and the object says so."""
         self.assumed.pop(record, None)
         record.assumed = ""
-        self._seat(record, record.bound, record.asked, record.group)
+        self._seat(record, record.asked, record.group)
 
     def expire(self, now: float) -> list[Record]:
         """Those whose binding nothing was heard of; they count no longer."""
@@ -141,24 +150,26 @@ class Ledger:
 
     def _drop(self, record: Record) -> None:
         del self.records[record.key]
-        record.bound, record.obj = "", None
+        record.bound, record.coming, record.obj = "", "", None
         self.forget(record)
 
-    def _seat(self, record: Record, where: str, asked: Demand, group: str) -> None:
+    def _seat(self, record: Record, asked: Demand, group: str) -> None:
+        here = record.bound or record.assumed
+        where = (here, record.coming) if here and record.coming not in ("", here) else (here,) if here else ()
         if (record.where, record.asked, record.group) == (where, asked, group):
             return
-        if record.where:
-            self._count(record, -1)
-            self._opened(record.where, False)
+        for name in record.where:
+            self._count(record, name, -1)
+            self._opened(name, False)
         record.where, record.asked, record.group = where, asked, group
-        if where:
-            self._count(record, 1)
+        for name in where:
+            self._count(record, name, 1)
             self.version += 1
 
-    def _count(self, record: Record, number: int) -> None:
-        place = self.places.get(record.where)
+    def _count(self, record: Record, worker: str, number: int) -> None:
+        place = self.places.get(worker)
         if place is None:
-            place = self.places[record.where] = Place()
+            place = self.places[worker] = Place()
         used = place.used
         used.clusters += number
         for name, amount in record.asked.need.items():
@@ -167,11 +178,11 @@ class Ledger:
         company = self.companies.get(record.group)
         if company is None:
             company = self.companies[record.group] = Company()
-        company.add(record.where, place.location, number)
+        company.add(worker, place.location, number)
         if not company.total:
             del self.companies[record.group]
         if place.candidate is None and not place.hosted:
-            del self.places[record.where]
+            del self.places[worker]
 
     def _opened(self, worker: str, said: bool) -> None:
         self.version += 1

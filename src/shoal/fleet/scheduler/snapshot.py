@@ -43,12 +43,13 @@ def snapshot(workers: Iterable[Object], managed: Iterable[Object]) -> Snapshot:
     joined = (worker for worker in workers if worker["metadata"].get("namespace") == fleet.NAMESPACE)
     found = Snapshot({worker["metadata"]["name"]: candidate(worker) for worker in joined})
     for each in managed:
-        where = fleet.assigned_worker(each)
-        if not where:
+        here, coming = fleet.assigned_worker(each), fleet.moving_to(each)
+        if not here:
             continue
-        used = found.usage.setdefault(where, Usage())
-        used.clusters += 1
-        used.amounts.update(need(each))
-        location = found.candidates[where].location if where in found.candidates else ""
-        found.companies.setdefault(group_of(each), Company()).add(where, location, 1)
+        for where in dict.fromkeys((here, coming or here)):
+            used = found.usage.setdefault(where, Usage())
+            used.clusters += 1
+            used.amounts.update(need(each))
+            location = found.candidates[where].location if where in found.candidates else ""
+            found.companies.setdefault(group_of(each), Company()).add(where, location, 1)
     return found

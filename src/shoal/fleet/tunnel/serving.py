@@ -20,7 +20,8 @@ log = logging.getLogger("shoal.fleet")
 Dial = Callable[[Callable[[ByteStream], Receiver]], Awaitable[None]]
 """Opens a connection to the hub and hands it over, as `wire.Upgrade` does at the other end."""
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.2, 30.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
+"""Seconds between attempts, half of that at least: a link that comes back after days is used within seconds."""
 STEADY = 10.0
 """A tunnel that lasted so many seconds was a good one: the next attempt comes soon."""
 

@@ -64,6 +64,13 @@ class Tunnels:
 
         return Upgrade(PROTOCOL, start)
 
+    def disconnect(self, worker: str) -> None:
+        """Its tunnel is closed, with all that goes through it; whether it may keep another is asked when it comes."""
+        end = self._ends.get(worker)
+        if end is not None:
+            log.warning("worker %s is cut off", worker)
+            end.close()
+
     def close(self) -> None:
         for end in list(self._ends.values()):
             end.close()

@@ -72,6 +72,9 @@ class OwnRoot:
     def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
         return self._reflectors[kind].objects.get(("", namespace, name))
 
+    def copies(self) -> list[Object]:
+        return list(self._reflectors[MANAGED_CLUSTERS].objects.values())
+
     def of(self, owner: Name) -> dict[tuple[str, str], Object]:
         """What hosts a ManagedCluster, by plural and name."""
         return dict(self._of.get(owner, {}))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from shoal.kinds import fleet
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
@@ -19,3 +21,10 @@ class WorkerSettings:
     """The certificate, as PEM, by which they trust it; empty: one the system trusts."""
     provides: tuple[str, ...] = ("embedded",)
     """The infrastructures of ManagedClusters it can host."""
+    infrastructure: str = fleet.EXTERNAL
+    """What its Worker is."""
+
+    @property
+    def declared(self) -> bool:
+        """A hub runs it: what it is, is what its Worker says, and without one it is nobody."""
+        return self.infrastructure == fleet.PROCESS

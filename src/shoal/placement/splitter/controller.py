@@ -14,12 +14,12 @@ from shoal.client.reflector import Key, Reflector
 from shoal.client.requests import Client, Kind
 from shoal.clock import Clock, rfc3339
 from shoal.kinds import apiresource, logicalcluster, placement, workload
-from shoal.kinds.leaves import is_root, leaf_name
+from shoal.kinds.leaves import is_root
 from shoal.objects.errors import AlreadyExists, NotFound, StatusError
 from shoal.objects.ownership import controller_named, is_controlled_by
-from shoal.placement.policy import DEFAULT, policy_of, rivals
+from shoal.placement.policy import DEFAULT, Rule, rivals
 from shoal.placement.sites import Site, site_of
-from shoal.placement.splitter.decide import Split, split
+from shoal.placement.splitter.decide import Outlooks, Split, split_in
 from shoal.placement.splitter.kinds import DEFINITIONS, NotPlaceable, Placeable, placeable
 from shoal.placement.splitter.status import root_status
 from shoal.placement.splitter.telling import Following, told
@@ -39,6 +39,10 @@ DEPLOYMENT = ("Deployment", "apps/v1")
 PLACEMENT = placement.KIND
 UNSERVED_SECONDS = 0.05
 """Between looks at a kind of which the hub has been told, until it serves it."""
+TOLD_SECONDS, LONGEST_TOLD = 0.1, 2.0
+"""From when an object follows another Placement until those say so: longer, the more objects there are."""
+WORKERS = 16
+"""Each waits for the store most of the time, and the store takes many writes as one."""
 UNSEEN_SECONDS = 5.0
 """What was written shows up by itself; this is for a view that was lost meanwhile."""
 
@@ -77,6 +81,17 @@ class _Kind:
         return found and {**found, "apiVersion": self.placeable.api_version, "kind": self.placeable.name}
 
 
+class _Others:
+    """The names that belong to somebody else than the root."""
+
+    def __init__(self, kind: _Kind, key: Key, root: Object) -> None:
+        self._kind, self._key, self._root = kind, key, root
+
+    def __contains__(self, name: object) -> bool:
+        obj = self._kind.objects.get((self._key[0], self._key[1], str(name)))
+        return obj is not None and not is_controlled_by(obj, self._root)
+
+
 class Splitter:
     def __init__(self, client: Client, clock: Clock, home: str) -> None:
         self._client, self._clock, self._home = client.at(home), clock, home
@@ -86,12 +101,13 @@ class Splitter:
         """Kinds and apiVersions that are asked for; the error says why one is not followed."""
         self._lessons = asyncio.Event()
         self._sites: dict[str, Site] = {}
-        self._policies: dict[Key, Object] = {}
+        self._outlooks = Outlooks(self._sites)
+        self._rules: dict[Key, Rule] = {}
         self._followed: dict[Task, Following] = {}
         """Roots by task: which Placement they follow, and which they would."""
         self._clusters = Reflector(self._client, CLUSTERS, clock, self._cluster, listed=self._all_again)
         self._placements = Reflector(self._client, PLACEMENTS, clock, self._placement, listed=self._all_again)
-        self.loop: Loop[Task] = Loop("splitter", clock, self.reconcile)
+        self.loop: Loop[Task] = Loop("splitter", clock, self.reconcile, WORKERS)
         for kind in (NEGOTIATED, DEFINITIONS):
             self.loop.sources.append(Reflector(self._client, kind, clock, self._lesson).run)
         self.loop.sources += [self._clusters.run, self._placements.run, self._follow]
@@ -105,14 +121,19 @@ class Splitter:
         if now is not None:
             self._sites[key[2]] = now
         if now != before:
+            self._outlooks.clear()
             self._all_again()
 
     def _placement(self, key: Key, obj: Object | None) -> None:
-        before = self._policies.pop(key, None)
-        if obj is not None:
-            self._policies[key] = obj
-            self._lessons.set()
-        if before is None or obj is None or before.get("spec") != obj.get("spec"):
+        before = self._rules.get(key)
+        if before is not None and obj is not None and before.placement.get("spec") == obj.get("spec"):
+            before.placement = obj
+        else:
+            self._rules.pop(key, None)
+            if obj is not None:
+                self._rules[key] = Rule(obj)
+                self._lessons.set()
+            self._outlooks.clear()
             self._all_again(key[1])
         self.loop.queue.add((PLACEMENT, key))
 
@@ -131,11 +152,11 @@ class Splitter:
                 for kind in await self._new_kinds():
                     self._kinds[kind.title] = kind
                     group.create_task(kind.objects.run())
-                for key in self._policies:
+                for key in self._rules:
                     self.loop.queue.add((PLACEMENT, key))
 
     async def _new_kinds(self) -> list[_Kind]:
-        asked = {(one["kind"], one.get("apiVersion", "")) for each in self._policies.values() for one in _selects(each)}
+        asked = {(one["kind"], one.get("apiVersion", "")) for each in self._rules.values() for one in _selects(each)}
         found: list[_Kind] = []
         for name, api_version in sorted({DEPLOYMENT, *asked}):
             if self._wanted.get((name, api_version), NotFound) is None:
@@ -171,7 +192,7 @@ class Splitter:
         if not kind.writes.in_sight(key):
             return UNSEEN_SECONDS
         owned = kind.objects.owned(key, root["metadata"]["uid"])
-        candidates = rivals(self._policies.values(), root) if is_root(root) else []
+        candidates = rivals(self._rules.values(), root) if is_root(root) else []
         if not is_root(root) or (not candidates and (root["kind"], root["apiVersion"]) != DEPLOYMENT):
             await self._delete(kind, key, owned)  # it was assigned to one cluster, or nobody places it any more
             self._follows(task, Following())
@@ -181,14 +202,14 @@ class Splitter:
         return await self._place(kind, key, root, owned, candidates)
 
     async def _place(
-        self, kind: _Kind, key: Key, root: Object, owned: list[Object], candidates: list[Object]
+        self, kind: _Kind, key: Key, root: Object, owned: list[Object], candidates: list[Rule]
     ) -> float | None:
         now = self._clock.now()
         task = (kind.title, key)
         try:
-            policy = policy_of(candidates[0]) if candidates else DEFAULT
-            others = self._others(kind, key, root)
-            found = split(root, owned, others, self._sites.values(), now, policy, kind.placeable.shape)
+            policy, shape = candidates[0].policy if candidates else DEFAULT, kind.placeable.shape
+            outlook = self._outlooks.of(policy, root, shape, now)
+            found = split_in(root, owned, _Others(kind, key, root), outlook, now, shape)
         except StatusError as error:
             self._follows(task, Following.of(candidates, str(error)))
             return None  # what is there stays until the Placement can be followed
@@ -198,29 +219,31 @@ class Splitter:
         await self._carry_out(kind, key, found)
         status = root_status(root, found, len(self._sites), rfc3339(now))
         if status is not None and kind.placeable.has_status and status != root.get("status"):
-            written = await self._client.update(kind.placeable.kind, {**root, "status": status}, "status")
+            written = await self._client.update(kind.placeable.kind, {**root, "status": status}, "status", brief=True)
             kind.writes.wrote(key, written)
-        return found.placed.later
+        return found.later
 
     def _follows(self, task: Task, following: Following) -> None:
         before = self._followed.pop(task, Following())
         if following != Following():
             self._followed[task] = following
         if before != following:
-            namespace = task[1][1]
+            cluster, namespace, _ = task[1]
+            after = min(TOLD_SECONDS + len(self._followed) / 500, LONGEST_TOLD)
             for name in {*before.names, *following.names}:
-                self.loop.queue.add((PLACEMENT, (task[1][0], namespace, name)))
+                self.loop.queue.add_after((PLACEMENT, (cluster, namespace, name)), after)
 
     async def _tell(self, key: Key) -> None:
-        obj = self._policies.get(key)
-        if obj is None:
+        rule = self._rules.get(key)
+        if rule is None:
             return
+        obj = rule.placement
         mine = {
             f"{task[0].partition('.')[0]} {task[1][2]}": following
             for task, following in self._followed.items()
             if task[1][1] == key[1] and key[2] in following.names
         }
-        wrong = [self._wanted.get((one["kind"], one.get("apiVersion", ""))) for one in _selects(obj)]
+        wrong = [self._wanted.get((one["kind"], one.get("apiVersion", ""))) for one in _selects(rule)]
         status = told(obj, mine, [error for error in wrong if error is not None], rfc3339(self._clock.now()))
         if status != obj.get("status"):
             await self._client.update(PLACEMENTS, {**obj, "status": status}, "status")
@@ -232,21 +255,15 @@ class Splitter:
             self._is_hub = (home.get("spec") or {}).get("profile", "hub") == "hub"
         return self._is_hub
 
-    def _others(self, kind: _Kind, key: Key, root: Object) -> list[str]:
-        """Of the names that leaves would have, those that belong to somebody else."""
-        names = (leaf_name(key[2], cluster) for cluster in self._sites)
-        there = ((name, kind.objects.get((key[0], key[1], name))) for name in names)
-        return [name for name, obj in there if obj is not None and not is_controlled_by(obj, root)]
-
     async def _carry_out(self, kind: _Kind, key: Key, found: Split) -> None:
         where = kind.placeable.kind
         for leaf in found.create:
             try:
-                kind.writes.wrote(key, await self._client.create(where, leaf, key[1]))
+                kind.writes.wrote(key, await self._client.create(where, leaf, key[1], brief=True))
             except AlreadyExists:
                 raise Later(f"{kind.placeable.name} {leaf['metadata']['name']} is there already") from None
         for leaf in found.update:
-            kind.writes.wrote(key, await self._client.update(where, leaf))
+            kind.writes.wrote(key, await self._client.update(where, leaf, brief=True))
         gone = [leaf for leaf in found.absent if await self._is_without(leaf)]
         await self._delete(kind, key, [*found.delete, *gone])
 
@@ -270,6 +287,6 @@ class Splitter:
                 continue
 
 
-def _selects(obj: Object) -> list[Object]:
-    found: list[Object] = (obj.get("spec") or {}).get("selects") or []
+def _selects(rule: Rule) -> list[Object]:
+    found: list[Object] = (rule.placement.get("spec") or {}).get("selects") or []
     return found

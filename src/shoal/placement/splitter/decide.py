@@ -7,17 +7,21 @@ comes back it has to be told that it has none any more.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from shoal.fit.resources import Resources
 from shoal.kinds.leaves import leaf_name, leaf_of, renewed
 from shoal.kinds.workload import assigned_to
-from shoal.placement.decide import Placed, place
+from shoal.placement.choosing import Outlook
+from shoal.placement.crowding import CALM, Crowding, crowding_of, looked_at, wakes, without_node
+from shoal.placement.decide import Placed, place_in
 from shoal.placement.overrides import applies, overridden
 from shoal.placement.policy import DEFAULT, NEVER, Policy
 from shoal.placement.shapes import REPLICATED, Shape
 from shoal.placement.sites import Part, Site
+from shoal.placement.target import fits
 
 Object = dict[str, Any]
 
@@ -34,6 +38,8 @@ class Split:
     """Those that stay, as they are found."""
     taken: tuple[str, ...] = ()
     """Names of leaves that other objects have."""
+    later: float | None = None
+    """Seconds until time alone changes something."""
 
     @property
     def unplaced(self) -> int:
@@ -49,9 +55,7 @@ class Split:
 class _Found:
     """What is there already, by cluster."""
 
-    sites: list[Site] = field(default_factory=list)
     leaves: dict[str, Object] = field(default_factory=dict)
-    taken: list[str] = field(default_factory=list)
     strays: list[Object] = field(default_factory=list)
 
 
@@ -65,24 +69,68 @@ def split(
     shape: Shape = REPLICATED,
 ) -> Split:
     """`owned` are the objects that the root controls, `others` the names of all that it does not."""
-    sites = list(sites)
-    found = _survey(root, owned, set(others), sites)
-    policy = policy_for(policy, root, shape)
+    outlook = Outlook(sites, policy_for(policy, root, shape), now)
+    return split_in(root, owned, frozenset(others), outlook, now, shape)
+
+
+def split_in(
+    root: Object, owned: Iterable[Object], others: Container[str], outlook: Outlook, now: float, shape: Shape
+) -> Split:
+    """By an outlook that was made for the clusters and `policy_for`."""
+    policy, sites = outlook.policy, outlook.sites
+    found = _survey(root, owned, sites)
+    asks, first = shape.asks(root), shape.first(root)
     parts = {name: _part(leaf, shape) for name, leaf in found.leaves.items()}
-    placed = place(shape.total(root), found.sites, policy, parts, shape.asks(root), now, shape.first(root))
-    labels = {site.name: site.labels for site in sites}
-    wanted = {name: _leaf(root, name, placed, policy, labels[name], shape) for name in placed.shares}
-    known = labels.keys()
+    crowds: dict[str, Crowding] = {}
+    if first is None and not policy.duplicate:
+        crowds = _crowds(found.leaves, parts, sites, asks, now, policy.unschedulable)
+        parts |= {name: replace(parts[name], most=crowd.most) for name, crowd in crowds.items()}
+    taken: set[str] = set()
+    while True:
+        placed = place_in(shape.total(root), outlook, parts, asks, now, first)
+        new = {name for name in placed.target.keys() | placed.shares.keys() if name not in parts}
+        blocked = {name for name in new if leaf_name(root["metadata"]["name"], name) in others}
+        if not blocked:
+            break
+        taken |= blocked
+        outlook = Outlook((site for name, site in sites.items() if name not in taken), policy, now)
+    crowded = {name: crowd.text() for name, crowd in crowds.items()}
+    wanted = {
+        name: _leaf(root, name, placed, policy, sites[name].labels, shape, crowded.get(name, ""))
+        for name in placed.shares
+    }
+    waking = [wakes(crowd, now, policy.unschedulable) for crowd in crowds.values()]
     return Split(
         placed,
         create=tuple(leaf for name, leaf in wanted.items() if name not in found.leaves),
-        update=tuple(_updates(found.leaves, wanted, policy, labels)),
+        update=tuple(_updates(found.leaves, wanted, policy, sites)),
         delete=tuple(leaf for name, leaf in found.leaves.items() if name not in wanted and not _is_going(leaf))
-        + tuple(leaf for leaf in found.strays if assigned_to(leaf) in known),
-        absent=tuple(leaf for leaf in found.strays if assigned_to(leaf) not in known),
+        + tuple(leaf for leaf in found.strays if assigned_to(leaf) in sites),
+        absent=tuple(leaf for leaf in found.strays if assigned_to(leaf) not in sites),
         leaves=tuple(leaf for name, leaf in found.leaves.items() if name in wanted),
-        taken=tuple(found.taken),
+        taken=tuple(leaf_name(root["metadata"]["name"], name) for name in sorted(taken)),
+        later=min((after for after in (placed.later, *waking) if after is not None), default=None),
     )
+
+
+class Outlooks:
+    """One for each policy and way to divide, as long as the clusters stay as they are."""
+
+    def __init__(self, sites: Mapping[str, Site]) -> None:
+        self._sites = sites
+        self._made: dict[tuple[int, bool, bool], tuple[Policy, Outlook]] = {}
+        """The policy is kept, so that its id stays its own."""
+
+    def clear(self) -> None:
+        self._made.clear()
+
+    def of(self, policy: Policy, root: Object, shape: Shape, now: float) -> Outlook:
+        key = id(policy), shape.divides, shape.first(root) is None
+        _, found = self._made.get(key, (policy, None))
+        if found is None or now >= found.until:
+            found = Outlook(self._sites.values(), policy_for(policy, root, shape), now)
+            self._made[key] = policy, found
+        return found
 
 
 def policy_for(policy: Policy, root: Object, shape: Shape) -> Policy:
@@ -93,20 +141,23 @@ def policy_for(policy: Policy, root: Object, shape: Shape) -> Policy:
     return policy if shape.first(root) is None else replace(policy, grace=NEVER)
 
 
-def _survey(root: Object, owned: Iterable[Object], others: set[str], sites: Iterable[Site]) -> _Found:
-    by_name = {leaf["metadata"]["name"]: leaf for leaf in owned}
+def _survey(root: Object, owned: Iterable[Object], sites: Mapping[str, Site]) -> _Found:
     found = _Found()
-    for site in sites:
-        name = leaf_name(root["metadata"]["name"], site.name)
-        leaf = by_name.pop(name, None)
-        if leaf is None and name in others:
-            found.taken.append(name)
-            continue
-        found.sites.append(site)
-        if leaf is not None:
-            found.leaves[site.name] = leaf
-    found.strays = [leaf for leaf in by_name.values() if not _is_going(leaf)]
+    for leaf in sorted(owned, key=lambda one: str(one["metadata"]["name"])):
+        cluster = assigned_to(leaf)
+        if leaf["metadata"]["name"] != leaf_name(root["metadata"]["name"], cluster):
+            cluster = _cluster_of(leaf, root, sites)
+        if cluster in sites:
+            found.leaves[cluster] = leaf
+        elif not _is_going(leaf):
+            found.strays.append(leaf)
     return found
+
+
+def _cluster_of(leaf: Object, root: Object, sites: Iterable[str]) -> str:
+    """By its name, where somebody changed its label."""
+    name = leaf["metadata"]["name"]
+    return next((cluster for cluster in sites if leaf_name(root["metadata"]["name"], cluster) == name), "")
 
 
 def _part(leaf: Object, shape: Shape) -> Part:
@@ -115,21 +166,46 @@ def _part(leaf: Object, shape: Shape) -> Part:
     return replace(part, available=0) if _is_going(leaf) else part
 
 
-def _leaf(root: Object, name: str, placed: Placed, policy: Policy, labels: Mapping[str, str], shape: Shape) -> Object:
+def _crowds(
+    leaves: Mapping[str, Object],
+    parts: Mapping[str, Part],
+    sites: Mapping[str, Site],
+    asks: Resources,
+    now: float,
+    patience: float,
+) -> dict[str, Crowding]:
+    """Of those where replicas are without a node, or were lately."""
+    found = {}
+    for name, leaf in leaves.items():
+        before, stuck = crowding_of(leaf), without_node(leaf)
+        if stuck or before != CALM:
+            replicas = parts[name].replicas
+            found[name] = looked_at(before, replicas, min(stuck, replicas), fits(sites[name], asks), now, patience)
+    return found
+
+
+def _leaf(
+    root: Object,
+    name: str,
+    placed: Placed,
+    policy: Policy,
+    labels: Mapping[str, str],
+    shape: Shape,
+    crowded: str,
+) -> Object:
     share = placed.shares[name]
+    content = shape.content(root, share, placed.starts.get(name, 0))
     given = share if shape.divides else None
-    made = leaf_of(
-        root, name, shape.content(root, share, placed.starts.get(name, 0)), share=given, away=name in placed.away
-    )
+    made = leaf_of(root, name, content, share=given, away=name in placed.away, crowded=crowded)
     return overridden(made, policy, name, labels)
 
 
 def _updates(
-    leaves: Mapping[str, Object], wanted: Mapping[str, Object], policy: Policy, labels: Mapping[str, Mapping[str, str]]
+    leaves: Mapping[str, Object], wanted: Mapping[str, Object], policy: Policy, sites: Mapping[str, Site]
 ) -> Iterable[Object]:
     for name, leaf in leaves.items():
         if name in wanted and not _is_going(leaf):
-            changed = renewed(leaf, wanted[name], defaulted=not applies(policy, name, labels[name]))
+            changed = renewed(leaf, wanted[name], defaulted=not applies(policy, name, sites[name].labels))
             if changed is not None:
                 yield changed
 

@@ -9,7 +9,7 @@ from typing import Any
 from shoal.kinds.placement import SUPERSEDED, VALID
 from shoal.objects.conditions import set_condition
 from shoal.objects.errors import StatusError
-from shoal.placement.policy import policy_of
+from shoal.placement.policy import Rule, policy_of
 from shoal.placement.splitter.kinds import NotPlaceable
 
 Object = dict[str, Any]
@@ -27,8 +27,8 @@ class Following:
     problem: str = ""
 
     @staticmethod
-    def of(candidates: Sequence[Object], problem: str = "") -> Following:
-        return Following(tuple(one["metadata"]["name"] for one in candidates), problem)
+    def of(candidates: Sequence[Rule], problem: str = "") -> Following:
+        return Following(tuple(one.name for one in candidates), problem)
 
 
 def told(placement: Object, selected: Mapping[str, Following], wrong: Sequence[Exception], now: str) -> Object:

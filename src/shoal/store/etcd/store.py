@@ -26,9 +26,11 @@ from shoal.store.interface import (
     Event,
     FutureRevision,
     KeyValue,
+    NotTogether,
     StoreLost,
     StoreUnavailable,
     Subscription,
+    Write,
 )
 
 
@@ -98,6 +100,9 @@ class EtcdStore:
             raise ValueError("a deletion names the revision it deletes")
         name = self._keys.object(key)
         return self._write(key, None, expected, lambda sure: messages.delete_if(name, expected))
+
+    def together(self, writes: Sequence[Write], above: int = 0) -> asyncio.Future[int]:
+        raise NotTogether("the etcd store has limits to what is one transaction, and revisions are etcd's to give")
 
     async def settled(self) -> None:
         self._check_open()

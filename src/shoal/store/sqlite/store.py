@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,6 +27,7 @@ from shoal.store.interface import (
     KeyValue,
     StoreUnavailable,
     Subscription,
+    Write,
 )
 from shoal.store.sqlite import log
 from shoal.store.sqlite.checkpoints import Checkpoints
@@ -104,19 +105,27 @@ class SqliteStore:
             raise ValueError("a deletion names the revision it deletes")
         return self._write(key, None, expected)
 
+    def together(self, writes: Sequence[Write], above: int = 0) -> asyncio.Future[int]:
+        """What is queued in one go is in one batch, and a batch is one transaction and one delivery."""
+        self._check_open()
+        if len({write.key for write in writes}) != len(writes) or not writes:
+            raise ValueError("what is written together are different keys, at least one")
+        for key, _, expected in writes:
+            if (current := self._current(key)) != expected:
+                raise CompareFailed(key, current)
+        self._assigned = max(self._assigned, above)
+        *others, last = [self._write(*write) for write in writes]
+        for answer in others:
+            answer.add_done_callback(asyncio.Future.exception)  # they end as the last does, and nobody waits for them
+        return last
+
     async def settled(self) -> None:
         self._check_open()
         await self._settled()
 
     def _write(self, key: str, value: bytes | None, expected: int) -> asyncio.Future[int]:
         self._check_open()
-        ahead = self._ahead.get(key)
-        if ahead is None:
-            current = self._index.get(key, 0)
-        elif ahead.value is None:
-            current = 0
-        else:
-            current = ahead.revision
+        current = self._current(key)
         if current != expected:
             raise CompareFailed(key, current)
         if not key.isascii():
@@ -130,6 +139,13 @@ class SqliteStore:
         queued.events.append(event)
         queued.answers.append(answer)
         return answer
+
+    def _current(self, key: str) -> int:
+        """The newest revision of a key, queued writes included."""
+        ahead = self._ahead.get(key)
+        if ahead is None:
+            return self._index.get(key, 0)
+        return 0 if ahead.value is None else ahead.revision
 
     def _send(self) -> None:
         if self._writing is None and self._queued.events:

@@ -1,39 +1,45 @@
 """The API importer: what each workload Cluster offers of the wanted APIs becomes APIResourceImports.
 
-A cluster that does not answer keeps its imports; they go with their workload Cluster (it owns them), or when its
-discovery no longer lists the API.
+It looks when CRDs change there, and every minute. A cluster that does not answer keeps its imports; they go with their
+workload Cluster (it owns them), or when a ready cluster was asked twice and did not list the API.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from shoal.client.reflector import Key, Reflector
 from shoal.client.requests import Client
 from shoal.client.transport import Unreachable
 from shoal.clock import Clock
 from shoal.kinds import workload
-from shoal.kinds.apiresource import Api, api_of, import_name, is_settled, negotiated_name, parse_resource
+from shoal.kinds.apiresource import COMPATIBLE, SCHEMA_UNKNOWN, api_of, import_name, is_settled, parse_resource
 from shoal.objects.conditions import condition_is, get_condition
-from shoal.objects.errors import AlreadyExists, StatusError
+from shoal.objects.errors import AlreadyExists, Invalid, NotFound, ShoalError, StatusError
 from shoal.runtime.loop import Later, Loop
 from shoal.sync.conditions import Condition
-from shoal.sync.connecting import Connect, NoKubeconfig, kubeconfig_of
+from shoal.sync.connecting import NoKubeconfig, Reach, dials_in
 from shoal.sync.discovery import native
-from shoal.sync.importer.decide import Offer, decide
-from shoal.sync.importer.openapi import SchemaError
-from shoal.sync.importer.pulling import pull
+from shoal.sync.following import Following
+from shoal.sync.importer.decide import decide
+from shoal.sync.importer.pulling import Pulled, Wanted, pull, watches_definitions
+from shoal.sync.importer.schemas import Stored
 from shoal.sync.reporting import Reporter
-from shoal.sync.resources import CLUSTERS, IMPORTS, NEGOTIATED
+from shoal.sync.resources import CLUSTERS, DEFINITIONS, IMPORTS
 
 Object = dict[str, Any]
 
 WORKERS = 16
-PULL_SECONDS = 20.0
+PULL_SECONDS = 30.0
 AGAIN_SECONDS = 60.0
+SWEEP = ""
+"""The key of no cluster: schemas that nobody refers to are taken away."""
+CONFIRM_SECONDS = 1.0
+"""Until the second look at an API that is no longer listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,50 +54,83 @@ class Importer:
     """Keys are names of workload Clusters."""
 
     def __init__(
-        self, client: Client, clock: Clock, connect: Connect, resources: Sequence[str], reporter: Reporter
+        self,
+        client: Client,
+        clock: Clock,
+        reach: Reach,
+        resources: Sequence[str],
+        reporter: Reporter,
+        *,
+        only: str = "",
+        mode: str = workload.PUSH,
     ) -> None:
-        self._client, self._clock, self._connect, self._reporter = client, clock, connect, reporter
-        self._wanted = [parse_resource(text) for text in resources]
+        """`only`: this one workload Cluster, whose own syncer looks; else all that the hub can reach."""
+        self._client, self._clock, self._reach, self._reporter = client, clock, reach, reporter
+        self._only, self._mode = only, mode
+        self._wanted: list[Wanted] = [parse_resource(text) for text in resources]
         self.loop: Loop[str] = Loop("importer", clock, self.reconcile, WORKERS)
-        self._clusters = Reflector(client, CLUSTERS, clock, self._cluster)
-        self._imports = Reflector(client, IMPORTS, clock, self._import)
-        self._negotiated = Reflector(client, NEGOTIATED, clock, self._negotiation)
-        self.loop.sources += [self._clusters.run, self._imports.run, self._negotiated.run, self._tick]
+        fields, labels = (f"metadata.name={only}", f"{workload.ASSIGNED}={only}") if only else ("", "")
+        self._clusters = Reflector(client, CLUSTERS, clock, self._cluster, fields=fields)
+        self._imports = Reflector(client, IMPORTS, clock, self._import, labels=labels, shared=True)
+        self._definitions = Following(
+            clock, reach, DEFINITIONS, lambda name, _: None, lambda name, *_: self._again(name), whole=False
+        )
+        self.loop.sources += [self._clusters.run, self._imports.run, self._definitions.run, self._tick]
+        self._follows = watches_definitions(self._wanted)
+        self._stored = Stored(client, lambda: self._imports.objects.values(), keeper=not only)
+        self._native: dict[Wanted, bool] = {}
+        self._asked: dict[str, tuple[str, int]] = {}
+        """Uid and generation of workload Clusters that were, or are to be, looked at."""
         self._done: dict[str, tuple[str, int]] = {}
-        """Clusters pulled lately: uid and generation of the workload Cluster they were pulled for."""
+        """The same, of those that have been."""
         self._due: set[str] = set()
         self._untold: dict[str, Told] = {}
-        self._locations: dict[str, str] = {}
+        self._locations: dict[str, tuple[str, str]] = {}
+        """Of imports: the workload Cluster and the digest of the schema."""
+        self._doubted: dict[str, float] = {}
+        """Imports whose API was not listed, and since when."""
+
+    # --- what is looked at, and when ---
 
     def _cluster(self, key: Key, obj: Object | None) -> None:
+        name = key[2]
         if obj is None:
-            self._done.pop(key[2], None)
-            self._untold.pop(key[2], None)
-        elif self._done.get(key[2]) != _version(obj):
-            self._again(key[2])
+            self._done.pop(name, None)
+            self._asked.pop(name, None)
+            self._untold.pop(name, None)
+            self._definitions.leave(name)
+            return
+        if _is_dark(obj):
+            self._definitions.leave(name)
+        elif self._follows and name in self._done:
+            self._definitions.follow(obj)
+        if self._asked.get(name) != _version(obj):
+            self._asked[name] = _version(obj)
+            self._again(name)
+        elif name in self._due:
+            self.loop.queue.add(name)  # it may have been dark
 
     def _import(self, key: Key, obj: Object | None) -> None:
-        location = self._locations.pop(key[2], "") if obj is None else obj["spec"]["location"]
+        before = self._locations.pop(key[2], None)
         if obj is None:
-            self._again(location)
-            return
-        self._locations[key[2]] = location
-        self._check_schema(obj)
-        if location in self._untold:
-            self.loop.queue.add(location)
-
-    def _negotiation(self, key: Key, obj: Object | None) -> None:
-        for found in self._imports.objects.values():
-            self._check_schema(found)
+            self._doubted.pop(key[2], None)
+            if before is not None:
+                self._again(before[0])
+        else:
+            spec = obj["spec"]
+            self._locations[key[2]] = spec["location"], spec.get("schemaDigest", "")
+            self._check_schema(obj)
+            if spec["location"] in self._untold:
+                self.loop.queue.add(spec["location"])
+        if before is not None and (obj is None or before[1] != obj["spec"].get("schemaDigest", "")):
+            self._stored.left(before[1])
+            self.loop.queue.add(SWEEP)
 
     def _check_schema(self, found: Object) -> None:
-        """An import that left its schema out, because it was the negotiated one, has to tell it when it is not."""
-        spec = found["spec"]
-        if "openAPIV3Schema" in spec or not self._negotiated.synced:
-            return
-        agreed = self._negotiated.objects.get(("", "", negotiated_name(api_of(found))))
-        if agreed is None or agreed["spec"].get("schemaDigest") != spec.get("schemaDigest"):
-            self._again(spec["location"])
+        """Negotiation did not find what the import refers to: somebody has deleted it."""
+        told = get_condition(found, COMPATIBLE) or {}
+        if told.get("reason") == SCHEMA_UNKNOWN and self._stored.forget(found["spec"].get("schemaDigest", "")):
+            self._again(found["spec"]["location"])
 
     def _again(self, name: str) -> None:
         self._due.add(name)
@@ -102,45 +141,59 @@ class Importer:
             await self._clock.sleep(AGAIN_SECONDS)
             for name in list(self._done):
                 self._again(name)
+            self.loop.queue.add(SWEEP)
 
-    async def reconcile(self, name: str) -> None:
+    async def reconcile(self, name: str) -> float | None:
+        if name == SWEEP:
+            if self._imports.synced:
+                await self._stored.sweep()
+            return None
         cluster = self._clusters.objects.get(("", "", name))
-        if cluster is None:
+        if cluster is None or (not self._only and dials_in(cluster, self._mode)):
             self._due.discard(name)
-            return
+            return None
         if name not in self._due:
             await self._tell(cluster)
-            return
+            return None
         if _is_dark(cluster):
-            return
-        if not self._imports.synced or not self._negotiated.synced:
+            return None
+        if not self._imports.synced:
             raise Later("the imports are not known yet")
         self._due.discard(name)
         try:
-            await self._import_apis(cluster)
+            return await self._import_apis(cluster)
         except BaseException:
             self._due.add(name)
             raise
 
-    async def _import_apis(self, cluster: Object) -> None:
+    # --- what is done ---
+
+    async def _import_apis(self, cluster: Object) -> float | None:
         name = cluster["metadata"]["name"]
         try:
             async with asyncio.timeout(PULL_SECONDS):
-                offers, missing = await self._pull(cluster)
+                pulled, ready = await self._pull(cluster)
         except NoKubeconfig as error:
             await self._failed(cluster, "InvalidKubeConfig", error)
         except (Unreachable, TimeoutError) as error:
             await self._failed(cluster, "WorkloadClusterUnreachable", error)
-        except (StatusError, SchemaError) as error:
+        except StatusError as error:
             await self._failed(cluster, "ErrorStartingAPIImporter", error)
-        else:
-            await self._write(cluster, offers)
-            self._done[name] = _version(cluster)
-            self._untold[name] = Told(
-                frozenset(import_name(offer.api, name) for offer in offers),
-                f"not offered: {', '.join(missing)}" if missing else "",
-            )
-            await self._tell(cluster)
+        except (KeyError, TypeError, AttributeError):
+            said = ShoalError("what it says about its APIs cannot be read")
+            await self._failed(cluster, "ErrorStartingAPIImporter", said)
+        try:
+            later = await self._write(cluster, pulled, ready)
+        except Invalid as error:
+            await self._failed(cluster, "ErrorStartingAPIImporter", error)
+        self._done[name] = _version(cluster)
+        if self._follows:
+            self._definitions.follow(cluster)
+        self._untold[name] = Told(frozenset(import_name(offer.api, name) for offer in pulled.offers), pulled.message)
+        await self._tell(cluster)
+        if later is not None:
+            self._due.add(name)
+        return later
 
     async def _tell(self, cluster: Object) -> None:
         """Once it is settled what becomes of the imports: who looks at Ready wants to know what can be used."""
@@ -148,44 +201,66 @@ class Importer:
         told = self._untold.get(name)
         if told is None:
             return
-        found = {key[2]: obj for key, obj in self._imports.objects.items() if key[2] in told.imports}
-        if len(found) == len(told.imports) and all(map(is_settled, found.values())):
+        found = [self._imports.objects.get(("", "", each)) for each in told.imports]
+        if all(each is not None and is_settled(each) for each in found):
             await self._report(cluster, Condition(workload.IMPORTER_READY, "True", "Imported", told.message))
             self._untold.pop(name, None)
 
-    async def _pull(self, cluster: Object) -> tuple[list[Offer], list[str]]:
-        client = (await kubeconfig_of(self._client, cluster)).client(self._connect)
-        offers, missing = [], []
+    async def _pull(self, cluster: Object) -> tuple[Pulled, bool]:
+        """What the cluster offers, and whether it says that it is ready."""
+        reached = await self._reach(cluster)
         try:
-            for plural, group in self._wanted:
-                if await native(self._client, plural, group) is not None:
-                    continue
-                offer = await pull(client, plural, group)
-                if offer is None:
-                    missing.append(f"{plural}.{group}" if group else plural)
-                else:
-                    offers.append(offer)
+            await self._learn_natives([one for one in self._wanted if "*" not in one])
+            pulled = await pull(reached.client, self._wanted, self._skipped())
+            await self._learn_natives([(offer.api.plural, offer.api.group) for offer in pulled.offers])
+            return pulled.without(self._skipped()), await _is_ready(reached.client)
         finally:
-            await client.close()
-        return offers, missing
+            await reached.close()
 
-    async def _write(self, cluster: Object, offers: list[Offer]) -> None:
+    def _skipped(self) -> set[Wanted]:
+        return {one for one, is_native in self._native.items() if is_native}
+
+    async def _learn_natives(self, wanted: Sequence[Wanted]) -> None:
+        """What the hub has by itself, it has for good; what it has not, it can only learn."""
+        for one in wanted:
+            if one not in self._native:
+                self._native[one] = await native(self._client, *one) is not None
+
+    async def _write(self, cluster: Object, pulled: Pulled, ready: bool) -> float | None:
+        """Answers when to look again at what is in doubt."""
         mine = [found for found in self._imports.objects.values() if _is_of(found, cluster)]
-        digests: dict[Api, str] = {
-            api_of(found): found["spec"].get("schemaDigest", "") for found in self._negotiated.objects.values()
-        }
-        decision = decide(cluster, offers, mine, digests)
-        for new in decision.create:
-            try:
-                await self._client.create(IMPORTS, new)
-            except AlreadyExists:
-                raise Later("an import of that name is still there") from None
-        for changed in decision.update:
-            await self._client.update(IMPORTS, changed)
-        for gone in decision.delete:
-            await self._client.delete(IMPORTS, gone["metadata"]["name"], uid=gone["metadata"]["uid"])
+        decision = decide(cluster, pulled.offers, mine)
+        with self._stored.using(offer.digest for offer in pulled.offers):
+            for offer in pulled.offers:
+                await self._stored.keep(offer)
+            for new in decision.create:
+                try:
+                    await self._client.create(IMPORTS, new)
+                except AlreadyExists:
+                    raise Later("an import of that name is still there") from None
+            for changed in decision.update:
+                await self._client.update(IMPORTS, changed)
+        gone = [found for found in decision.gone if not pulled.is_unknown(api_of(found))]
+        return await self._withdraw(gone, mine, ready)
 
-    async def _failed(self, cluster: Object, reason: str, error: Exception) -> None:
+    async def _withdraw(self, gone: list[Object], mine: list[Object], ready: bool) -> float | None:
+        """Not being listed once may be a server that has just started; one that is not ready is asked in a minute."""
+        now, names = self._clock.monotonic(), {found["metadata"]["name"] for found in gone}
+        for found in mine:
+            if found["metadata"]["name"] not in names:
+                self._doubted.pop(found["metadata"]["name"], None)
+        if not ready:
+            return None
+        waiting = False
+        for found in gone:
+            if now - self._doubted.setdefault(found["metadata"]["name"], now) < CONFIRM_SECONDS:
+                waiting = True
+                continue
+            with suppress(NotFound):
+                await self._client.delete(IMPORTS, found["metadata"]["name"], uid=found["metadata"]["uid"])
+        return CONFIRM_SECONDS if waiting else None
+
+    async def _failed(self, cluster: Object, reason: str, error: Exception) -> NoReturn:
         """One that was imported stays so: whether it can be reached now is for its heartbeat to say."""
         if not condition_is(cluster, workload.IMPORTER_READY):
             said = str(error) or "no answer in time"
@@ -195,6 +270,14 @@ class Importer:
     async def _report(self, cluster: Object, condition: Condition) -> None:
         metadata = cluster["metadata"]
         await self._reporter.cluster(metadata["name"], metadata["uid"], [condition])
+
+
+async def _is_ready(client: Client) -> bool:
+    try:
+        await client.read("/readyz")
+    except StatusError:
+        return False
+    return True
 
 
 def _version(cluster: Object) -> tuple[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +25,7 @@ class Offer:
     list_kind: str = ""
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
-    subresources: tuple[str, ...] = ()
+    subresources: tuple[Object, ...] = ()
     columns: tuple[Object, ...] = ()
 
 
@@ -33,38 +33,44 @@ class Offer:
 class Decision:
     create: tuple[Object, ...] = ()
     update: tuple[Object, ...] = ()
-    delete: tuple[Object, ...] = field(default=())
+    gone: tuple[Object, ...] = field(default=())
+    """Of APIs that are not offered any more, if what was read is all there is."""
 
 
-def decide(
-    cluster: Object, offers: Sequence[Offer], imports: Sequence[Object], negotiated: Mapping[Api, str]
-) -> Decision:
-    """`offers` is all that was asked for and found; `negotiated` the digests of the negotiated schemas."""
+def decide(cluster: Object, offers: Sequence[Offer], imports: Sequence[Object]) -> Decision:
+    """`offers` is all that was asked for and found."""
     name = cluster["metadata"]["name"]
     existing = {found["metadata"]["name"]: found for found in imports}
     create, update = [], []
     for offer in offers:
         title = apiresource.import_name(offer.api, name)
         found = existing.pop(title, None)
-        known = negotiated.get(offer.api) == offer.digest
         if found is None:
-            create.append(_import(cluster, title, _spec(offer, name, whole=not known)))
+            create.append(_import(cluster, title, _spec(offer, name)))
             continue
-        had = found["spec"]
-        whole = not known or (had.get("schemaDigest") == offer.digest and "openAPIV3Schema" in had)
-        spec = {**had, **_spec(offer, name, whole)}
-        if not whole:
-            spec.pop("openAPIV3Schema", None)
-        if spec != had:
+        kept = {key: value for key, value in found["spec"].items() if key != "openAPIV3Schema"}
+        spec = {**kept, **_spec(offer, name)}
+        if spec != found["spec"]:
             update.append({**found, "spec": spec})
     return Decision(tuple(create), tuple(update), tuple(existing.values()))
 
 
+def stored(offer: Offer) -> Object:
+    """The schema of an offer as it is stored, once for all clusters that have it."""
+    return {
+        "apiVersion": f"{apiresource.GROUP}/{apiresource.VERSION}",
+        "kind": apiresource.SCHEMA,
+        "metadata": {"name": offer.digest},
+        "spec": {"firstFor": apiresource.negotiated_name(offer.api), "openAPIV3Schema": offer.schema},
+    }
+
+
 def _import(cluster: Object, title: str, spec: Object) -> Object:
+    name = cluster["metadata"]["name"]
     owner = {
         "apiVersion": f"{workload.GROUP}/{workload.VERSION}",
         "kind": workload.KIND,
-        "name": cluster["metadata"]["name"],
+        "name": name,
         "uid": cluster["metadata"]["uid"],
     }
     group = spec["groupVersion"]["group"]
@@ -74,16 +80,17 @@ def _import(cluster: Object, title: str, spec: Object) -> Object:
         "kind": apiresource.IMPORT,
         "metadata": {
             "name": title,
+            "labels": {workload.ASSIGNED: name},
             "annotations": {apiresource.API_VERSION: api_version},
             "ownerReferences": [owner],
         },
-        "spec": {**spec, "schemaUpdateStrategy": "UpdateUnpublished"},
+        "spec": {**spec, "schemaUpdateStrategy": apiresource.UNPUBLISHED},
     }
 
 
-def _spec(offer: Offer, location: str, whole: bool) -> Object:
-    """The schema only where it is not the negotiated one: it is large, and most clusters have the same."""
-    spec: Object = {
+def _spec(offer: Offer, location: str) -> Object:
+    """The schema is elsewhere, by its digest: it is large, and most clusters have the same."""
+    return {
         "location": location,
         "groupVersion": {"group": offer.api.group, "version": offer.api.version},
         "scope": "Namespaced" if offer.namespaced else "Cluster",
@@ -94,7 +101,6 @@ def _spec(offer: Offer, location: str, whole: bool) -> Object:
         "shortNames": list(offer.short_names),
         "categories": list(offer.categories),
         "schemaDigest": offer.digest,
-        "subResources": [{"name": name} for name in offer.subresources],
+        "subResources": list(offer.subresources),
         "columnDefinitions": list(offer.columns),
     }
-    return {**spec, "openAPIV3Schema": offer.schema} if whole else spec

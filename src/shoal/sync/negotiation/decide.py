@@ -1,23 +1,25 @@
-"""What is negotiated for one API, from the imports of it. Pure.
-
-The first import is what is negotiated; the others are compared with it. A narrower common schema would be found here.
-"""
+"""What is told of one API, its imports and how the hub serves it. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from shoal.kinds import apiresource
-from shoal.kinds.apiresource import API_VERSION, COMMON, FROM_IMPORTS, Api
+from shoal.kinds.apiresource import API_VERSION, FROM_IMPORTS, Api
+from shoal.objects.conditions import get_condition
 from shoal.sync.conditions import Condition
-from shoal.sync.negotiation.compat import problems
+from shoal.sync.negotiation.agreement import Agreement, Offered, may_update
 
 Object = dict[str, Any]
 
-MOST_PROBLEMS = 5
-DIGEST = "apiresource.kcp.dev/schema-digest"
+MOST_PROBLEMS, LONGEST = 5, 300
+"""Of what does not fit, and of the words for each."""
+SCHEMA_UNKNOWN = Condition(
+    apiresource.COMPATIBLE, "Unknown", apiresource.SCHEMA_UNKNOWN, "the schema it refers to is not stored yet"
+)
+BY_HAND = "a CRD made by hand decides"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,23 +32,35 @@ class Served:
     """Discovery lists it."""
     definition: Object | None = None
     """The CRD of that name."""
+    refused: str = ""
+    """Why the hub did not take the CRD."""
+    objects: bool = False
+    """There are objects of an API that should not be served any more."""
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class Told:
     negotiated: Sequence[Condition] = ()
     imports: dict[str, list[Condition]] = field(default_factory=dict)
     """Conditions by the import's name."""
-    definition: Object | None = None
-    """The CRD to write, where there has to be one."""
 
 
-def first(api: Api, imports: Sequence[Object], publish: bool) -> Object | None:
+def offered(imports: Sequence[Object], schemas: Mapping[str, Object]) -> list[Offered]:
+    """The oldest first, each with its schema as far as it is known."""
+    found = []
+    for each in sorted(imports, key=lambda one: (one["metadata"]["creationTimestamp"], one["metadata"]["name"])):
+        spec = each["spec"]
+        stored = schemas.get(spec.get("schemaDigest", ""))
+        if "openAPIV3Schema" not in spec and stored is not None:
+            spec = {**spec, "openAPIV3Schema": stored}
+        found.append(Offered(each["metadata"]["name"], spec))
+    return found
+
+
+def first(api: Api, agreement: Agreement, publish: bool) -> Object | None:
     """The negotiated resource to begin with; None while no import tells a schema."""
-    whole = [found for found in imports if "openAPIV3Schema" in found["spec"]]
-    if not whole:
+    if agreement.spec is None:
         return None
-    oldest = min(whole, key=lambda found: (found["metadata"]["creationTimestamp"], found["metadata"]["name"]))
     return {
         "apiVersion": f"{apiresource.GROUP}/{apiresource.VERSION}",
         "kind": apiresource.NEGOTIATED,
@@ -54,24 +68,28 @@ def first(api: Api, imports: Sequence[Object], publish: bool) -> Object | None:
             "name": apiresource.negotiated_name(api),
             "annotations": {API_VERSION: api.group_version, FROM_IMPORTS: "true"},
         },
-        "spec": {"publish": publish, **{key: oldest["spec"][key] for key in COMMON if key in oldest["spec"]}},
+        "spec": {"publish": publish, **agreement.spec},
     }
 
 
-def decide(negotiated: Object, imports: Sequence[Object], served: Served) -> Decision:
-    published = _published(negotiated, served)
-    found = {}
-    for offered in imports:
-        compatible = _compatible(negotiated, offered)
-        available = Condition(apiresource.AVAILABLE, published.status, published.reason, published.message)
-        found[offered["metadata"]["name"]] = [compatible, available]
-    submitted = Condition(apiresource.SUBMITTED, "True", "Submitted")
-    if not negotiated["spec"].get("publish"):
-        submitted = Condition(apiresource.SUBMITTED, "False", apiresource.NOT_ASKED, "spec.publish is false")
+def changed(negotiated: Object, agreement: Agreement) -> Object | None:
+    """The negotiated resource as it is to be written; None if it is that already."""
+    spec = negotiated["spec"]
+    if agreement.spec is None or all(spec.get(key) == value for key, value in agreement.spec.items()):
+        return None
+    return {**negotiated, "spec": {**spec, **agreement.spec}}
+
+
+def tell(negotiated: Object, offers: Sequence[Offered], agreement: Agreement, served: Served) -> Told:
+    by_hand = is_manual(served.definition)
+    published = _published(negotiated, served, by_hand)
+    available = Condition(apiresource.AVAILABLE, published.status, published.reason, published.message)
+    is_published = published.status == "True"
+    imports = {each.name: [_compatible(each, agreement, is_published, by_hand), available] for each in offers}
     enforced = Condition(apiresource.ENFORCED, "False", "Negotiated")
-    if is_manual(served.definition):
-        enforced = Condition(apiresource.ENFORCED, "True", "ManualDefinition", "a CRD made by hand decides")
-    return Decision([submitted, published, enforced], found, _definition(negotiated, served))
+    if by_hand:
+        enforced = Condition(apiresource.ENFORCED, "True", "ManualDefinition", BY_HAND)
+    return Told([_submitted(negotiated, served, by_hand), published, enforced], imports)
 
 
 def is_manual(definition: Object | None) -> bool:
@@ -84,83 +102,45 @@ def is_withdrawable(negotiated: Object, imports: Sequence[Object]) -> bool:
     return not imports and FROM_IMPORTS in (negotiated["metadata"].get("annotations") or {})
 
 
-def _compatible(negotiated: Object, offered: Object) -> Condition:
-    agreed, spec = negotiated["spec"], offered["spec"]
-    if spec.get("schemaDigest") and spec.get("schemaDigest") == agreed.get("schemaDigest"):
-        wrong = []
-    elif "openAPIV3Schema" not in spec:
-        return Condition(apiresource.COMPATIBLE, "Unknown", "SchemaUnknown", "the importer has not told the schema yet")
-    else:
-        wrong = problems(agreed.get("openAPIV3Schema") or {}, spec["openAPIV3Schema"])
-    wrong += [
-        f"{key} is {spec.get(key)}, not {agreed.get(key)}" for key in ("scope", "kind") if spec[key] != agreed[key]
-    ]
-    missing = _subresources(negotiated) - _subresources(offered)
-    wrong += [f"the subresource {name} is not there" for name in sorted(missing)]
-    if not wrong:
+def _compatible(offer: Offered, agreement: Agreement, published: bool, by_hand: bool) -> Condition:
+    problems = agreement.problems.get(offer.name)
+    if problems is None:
+        return SCHEMA_UNKNOWN
+    if not problems:
         return Condition(apiresource.COMPATIBLE, "True", "Compatible")
-    said = "; ".join(wrong[:MOST_PROBLEMS])
-    more = f"; and {len(wrong) - MOST_PROBLEMS} more" if len(wrong) > MOST_PROBLEMS else ""
-    return Condition(apiresource.COMPATIBLE, "False", "IncompatibleSchema", said + more)
+    said = "; ".join(problem[:LONGEST] for problem in problems[:MOST_PROBLEMS])
+    if len(problems) > MOST_PROBLEMS:
+        said += f"; and {len(problems) - MOST_PROBLEMS} more"
+    if by_hand:
+        said += f" ({BY_HAND})"
+    elif not may_update(offer.spec, published):
+        said += f" (schemaUpdateStrategy is {offer.spec.get('schemaUpdateStrategy') or apiresource.NEVER})"
+    return Condition(apiresource.COMPATIBLE, "False", "IncompatibleSchema", said)
 
 
-def _subresources(obj: Object) -> set[str]:
-    return {sub["name"] for sub in obj["spec"].get("subResources") or ()}
+def _submitted(negotiated: Object, served: Served, by_hand: bool) -> Condition:
+    if served.refused:
+        return Condition(apiresource.SUBMITTED, "False", apiresource.REFUSED, served.refused)
+    if not negotiated["spec"].get("publish") and not by_hand:
+        return Condition(apiresource.SUBMITTED, "False", apiresource.NOT_ASKED, "spec.publish is false")
+    return Condition(apiresource.SUBMITTED, "True", "Submitted")
 
 
-def _published(negotiated: Object, served: Served) -> Condition:
-    if served.listed and (negotiated["spec"].get("publish") or is_manual(served.definition)):
+def _published(negotiated: Object, served: Served, by_hand: bool) -> Condition:
+    asked, group = negotiated["spec"].get("publish"), negotiated["spec"]["groupVersion"].get("group", "")
+    if served.listed and served.objects:
+        said = "it is withdrawn when no object of it is left"
+        return Condition(apiresource.PUBLISHED, "True", "ObjectsRemain", said)
+    if served.listed and (asked or by_hand):
         return Condition(apiresource.PUBLISHED, "True", "Served")
-    if not negotiated["spec"].get("publish"):
+    if not asked and not by_hand:
         return Condition(apiresource.PUBLISHED, "False", apiresource.NOT_ASKED, "spec.publish is false")
-    if not served.by_itself and not negotiated["spec"]["groupVersion"].get("group"):
+    if served.refused:
+        return Condition(apiresource.PUBLISHED, "False", apiresource.REFUSED, served.refused)
+    if not served.by_itself and not group:
         said = "the core group can have no CRD, and Kubernetes knows no such kind"
         return Condition(apiresource.PUBLISHED, "False", apiresource.CANNOT_BE_SERVED, said)
+    wrong = get_condition(served.definition or {}, "NamesAccepted") or {}
+    if wrong.get("status") == "False":
+        return Condition(apiresource.PUBLISHED, "False", apiresource.REFUSED, str(wrong.get("message", "")))
     return Condition(apiresource.PUBLISHED, "False", "NotServedYet", "the hub does not list it yet")
-
-
-def _definition(negotiated: Object, served: Served) -> Object | None:
-    """The CRD as it has to be written; None where there is none to write."""
-    spec = negotiated["spec"]
-    group = spec["groupVersion"].get("group", "")
-    if served.by_itself or not group or not spec.get("publish") or is_manual(served.definition):
-        return None
-    digest = spec.get("schemaDigest", "")
-    old = served.definition
-    if old is not None and old["metadata"]["annotations"].get(DIGEST) == digest:
-        return None
-    annotations = {FROM_IMPORTS: "true", DIGEST: digest}
-    if group.endswith((".k8s.io", ".kubernetes.io")):
-        annotations["api-approved.kubernetes.io"] = "unapproved, learned from a workload Cluster"
-    version: Object = {
-        "name": spec["groupVersion"]["version"],
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": spec["openAPIV3Schema"]},
-        "subresources": {name: _SUBRESOURCES[name] for name in sorted(_subresources(negotiated))},
-        "additionalPrinterColumns": spec.get("columnDefinitions") or [],
-    }
-    names = {
-        key: spec[key]
-        for key in ("plural", "singular", "shortNames", "kind", "listKind", "categories")
-        if spec.get(key)
-    }
-    made: Object = {"group": group, "scope": spec["scope"], "names": names, "versions": [version]}
-    metadata: Object = {**(old["metadata"] if old is not None else {"name": f"{spec['plural']}.{group}"})}
-    metadata["annotations"] = {**(metadata.get("annotations") or {}), **annotations}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": metadata,
-        "spec": made,
-    }
-
-
-_SUBRESOURCES: Object = {
-    "status": {},
-    "scale": {
-        "specReplicasPath": ".spec.replicas",
-        "statusReplicasPath": ".status.replicas",
-        "labelSelectorPath": ".status.selector",
-    },
-}

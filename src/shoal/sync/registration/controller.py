@@ -1,60 +1,69 @@
-"""The registration loop: a ManagedCluster that runs becomes a workload Cluster, and stops being one before it goes."""
+"""The registration loop: a ManagedCluster that runs, or a Cluster API Cluster with a control plane, becomes a workload
+Cluster, and stops being one before it goes. What somebody else registered is left alone."""
 
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from shoal.client.reflector import Key, Reflector
-from shoal.client.requests import Client
+from shoal.client.requests import Client, Kind
 from shoal.clock import Clock, rfc3339
 from shoal.kinds import workload
 from shoal.objects.errors import AlreadyExists, NotFound
 from shoal.runtime.loop import Later, Loop
 from shoal.sync.conditions import Condition, with_conditions
-from shoal.sync.registration.decide import decide
+from shoal.sync.registration.decide import Origin, decide
 from shoal.sync.reporting import update_status
-from shoal.sync.resources import CLUSTERS, MANAGED_CLUSTERS
+from shoal.sync.resources import CLUSTER_API_CLUSTERS, CLUSTERS, MANAGED_CLUSTERS
 
 Object = dict[str, Any]
 
+UNSERVED_SECONDS = 30.0
+"""Between looks at Cluster API, where the hub does not serve it."""
 
-def registration_loop(client: Client, clock: Clock) -> Loop[Key]:
+
+def registration_loop(client: Client, clock: Clock) -> Loop[Origin]:
     return Registration(client, clock).loop
 
 
 class Registration:
-    """Keys are ManagedClusters."""
+    """Keys are ManagedClusters and Cluster API Clusters."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client, self._clock = client, clock
-        self.loop: Loop[Key] = Loop("registration", clock, self.reconcile)
-        self._managed = Reflector(client, MANAGED_CLUSTERS, clock, self._managed_changed, shared=True)
+        self.loop: Loop[Origin] = Loop("registration", clock, self.reconcile)
+        self._managed = Reflector(client, MANAGED_CLUSTERS, clock, partial(self._changed, True), shared=True)
+        self._capi = Reflector(
+            client, CLUSTER_API_CLUSTERS, clock, partial(self._changed, False), unserved=UNSERVED_SECONDS
+        )
         self._clusters = Reflector(client, CLUSTERS, clock, self._cluster_changed, listed=self._look_at_all)
-        self.loop.sources += [self._managed.run, self._clusters.run]
+        self.loop.sources += [self._managed.run, self._capi.run, self._clusters.run]
 
-    def _managed_changed(self, key: Key, obj: Object | None) -> None:
-        self.loop.queue.add(key)
+    def _changed(self, managed: bool, key: Key, obj: Object | None) -> None:
+        self.loop.queue.add(Origin(managed, key[1], key[2]))
 
     def _cluster_changed(self, key: Key, obj: Object | None) -> None:
         """It belongs to, or stands in the way of, whoever would give it that name."""
         for namespace, name in workload.managed_by_name(key[2]):
-            self.loop.queue.add(("", namespace, name))
+            self.loop.queue.add(Origin(True, namespace, name))
+            self.loop.queue.add(Origin(False, namespace, name))
 
     def _look_at_all(self) -> None:
-        for key in self._managed.objects:
-            self.loop.queue.add(key)
+        for managed, reflector in ((True, self._managed), (False, self._capi)):
+            for key in reflector.objects:
+                self._changed(managed, key, None)
 
-    async def reconcile(self, key: Key) -> None:
-        _, namespace, name = key
+    async def reconcile(self, origin: Origin) -> None:
         if not self._clusters.synced:
             return  # all are looked at once it is
-        managed = self._managed.objects.get(key)
-        title = workload.name_for(namespace, name)
-        cluster = self._clusters.objects.get(("", "", title))
-        if managed is None and (cluster is None or not await self._is_gone(namespace, name)):
+        reflector = self._managed if origin.managed else self._capi
+        found = reflector.objects.get(("", origin.namespace, origin.name))
+        cluster = self._clusters.objects.get(("", "", origin.title))
+        if found is None and (cluster is None or not await self._is_gone(origin)):
             return
-        decision = decide(namespace, name, managed, cluster)
+        decision = decide(origin, found, cluster)
         if decision.create is not None:
             try:
                 await self._client.create(CLUSTERS, decision.create)
@@ -62,24 +71,41 @@ class Registration:
                 raise Later("a workload Cluster of that name has just come") from None
         if decision.delete:
             with suppress(NotFound):
-                await self._client.delete(CLUSTERS, title, uid=decision.delete)
-        if decision.condition is not None and managed is not None:
-            await self._tell(managed, decision.condition)
+                await self._client.delete(CLUSTERS, origin.title, uid=decision.delete)
+        if decision.labels and cluster is not None:
+            await self._client.merge(CLUSTERS, origin.title, {"metadata": {"labels": decision.labels}})
+        if decision.condition is not None and found is not None:
+            await self._tell(origin, found, decision.condition)
 
-    async def _is_gone(self, namespace: str, name: str) -> bool:
+    async def _is_gone(self, origin: Origin) -> bool:
         """Not being in a list is not enough: nothing is deleted before the API said so by name."""
+        kind = _kind(origin)
         try:
-            await self._client.get(MANAGED_CLUSTERS, name, namespace)
+            await self._client.get(kind, origin.name, origin.namespace)
         except NotFound as error:
-            return (error.kind, error.name) == (MANAGED_CLUSTERS.plural, name)
+            return (error.kind, error.name) == (kind.plural, origin.name)
         return False
 
-    async def _tell(self, managed: Object, condition: Condition) -> None:
+    async def _tell(self, origin: Origin, found: Object, condition: Condition) -> None:
+        if not origin.managed:
+            await self._annotate(origin, found, condition)
+            return
         now = rfc3339(self._clock.now())
 
         def changed(obj: Object) -> Object:
             return with_conditions(obj, [condition], now)
 
-        if changed(managed) is not managed:
-            metadata = managed["metadata"]
-            await update_status(self._client, MANAGED_CLUSTERS, metadata["name"], metadata["namespace"], changed)
+        if changed(found) is not found:
+            await update_status(self._client, MANAGED_CLUSTERS, origin.name, origin.namespace, changed)
+
+    async def _annotate(self, origin: Origin, found: Object, condition: Condition) -> None:
+        """The status of a Cluster API Cluster is others': only what went wrong is said, and not in there."""
+        wrong = condition.message if condition.reason in ("NameTaken", "NameTooLong") else ""
+        if (found["metadata"].get("annotations") or {}).get(workload.PROBLEM, "") != wrong:
+            patch = {"metadata": {"annotations": {workload.PROBLEM: wrong or None}}}
+            with suppress(NotFound):
+                await self._client.merge(CLUSTER_API_CLUSTERS, origin.name, patch, origin.namespace)
+
+
+def _kind(origin: Origin) -> Kind:
+    return MANAGED_CLUSTERS if origin.managed else CLUSTER_API_CLUSTERS

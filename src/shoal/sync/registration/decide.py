@@ -1,11 +1,11 @@
-"""Whether a ManagedCluster is registered as a workload Cluster. Pure."""
+"""Whether a ManagedCluster or a Cluster API Cluster is registered as a workload Cluster. Pure."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from shoal.kinds import workload
+from shoal.kinds import capi, workload
 from shoal.sync.conditions import Condition
 
 Object = dict[str, Any]
@@ -13,64 +13,104 @@ Object = dict[str, Any]
 REGISTERED = "Registered"
 
 
+class Origin(NamedTuple):
+    """What a workload Cluster was registered for."""
+
+    managed: bool
+    """A ManagedCluster, else a Cluster API Cluster."""
+    namespace: str
+    name: str
+
+    @property
+    def title(self) -> str:
+        """The name of the workload Cluster."""
+        return workload.name_for(self.namespace, self.name)
+
+    @property
+    def label(self) -> tuple[str, str]:
+        key = workload.MANAGED if self.managed else workload.CLUSTER_API
+        return key, workload.managed_value(self.namespace, self.name)
+
+    @property
+    def kind(self) -> str:
+        return "ManagedCluster" if self.managed else "Cluster API Cluster"
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     create: Object | None = None
     delete: str = ""
     """The uid of the workload Cluster that has to go."""
+    labels: dict[str, str] = field(default_factory=dict)
+    """That the workload Cluster lacks."""
     condition: Condition | None = None
-    """What the ManagedCluster is told; None: nothing."""
+    """What the origin is told; None: nothing."""
 
 
-def decide(namespace: str, name: str, managed: Object | None, cluster: Object | None) -> Decision:
-    """`managed` is None only where it is known to be gone; `cluster` is the workload Cluster of its name."""
-    own = cluster is not None and is_for(cluster, namespace, name)
-    wanted = managed is not None and "deletionTimestamp" not in managed["metadata"] and _registers(managed)
-    if not wanted:
+def decide(origin: Origin, found: Object | None, cluster: Object | None) -> Decision:
+    """`found` is None only where the origin is known to be gone; `cluster` is the workload Cluster of its name."""
+    own = cluster is not None and is_for(cluster, origin)
+    if found is None or "deletionTimestamp" in found["metadata"] or not _registers(origin, found):
         uid = cluster["metadata"]["uid"] if cluster is not None and own and _stays(cluster) else ""
-        told = _condition(False, "NotRegistered", "spec.register is false") if _declined(managed) else None
+        declined = found is not None and "deletionTimestamp" not in found["metadata"]
+        told = _condition(False, "NotRegistered", _declined(origin)) if declined else None
         return Decision(delete=uid, condition=told)
-    title = workload.name_for(namespace, name)
-    if own:
-        return Decision(condition=_condition(True, "Registered", f"as clusters.workload.kcp.dev {title!r}"))
+    if cluster is not None and own:
+        has = cluster["metadata"].get("labels") or {}
+        missing = {key: value for key, value in _labels(origin, found).items() if has.get(key) != value}
+        told = _condition(True, "Registered", f"as clusters.workload.kcp.dev {origin.title!r}")
+        return Decision(labels=missing, condition=told)
     if cluster is not None:
-        said = f"clusters.workload.kcp.dev {title!r} exists and is not of this ManagedCluster"
+        said = f"clusters.workload.kcp.dev {origin.title!r} exists and is not of this {origin.kind}"
         return Decision(condition=_condition(False, "NameTaken", said))
-    if len(title) > workload.LONGEST_NAME:
-        said = f"the name {title!r} is longer than {workload.LONGEST_NAME} characters"
+    if len(origin.title) > workload.LONGEST_NAME:
+        said = f"the name {origin.title!r} is longer than {workload.LONGEST_NAME} characters"
         return Decision(condition=_condition(False, "NameTooLong", said))
-    if not _runs(managed):
+    if not _runs(origin, found):
         return Decision()
-    return Decision(create=cluster_for(namespace, name))
+    return Decision(create=cluster_for(origin, found))
 
 
-def cluster_for(namespace: str, name: str) -> Object:
+def cluster_for(origin: Origin, found: Object) -> Object:
+    secret = capi.kubeconfig_name(origin.name)
     return {
         "apiVersion": f"{workload.GROUP}/{workload.VERSION}",
         "kind": workload.KIND,
-        "metadata": {
-            "name": workload.name_for(namespace, name),
-            "labels": {workload.MANAGED: workload.managed_value(namespace, name)},
-        },
-        "spec": {"kubeconfigSecretRef": {"namespace": namespace, "name": f"{name}-kubeconfig", "key": "value"}},
+        "metadata": {"name": origin.title, "labels": _labels(origin, found)},
+        "spec": {"kubeconfigSecretRef": {"namespace": origin.namespace, "name": secret, "key": capi.KUBECONFIG_KEY}},
     }
 
 
-def is_for(cluster: Object, namespace: str, name: str) -> bool:
-    labels = cluster["metadata"].get("labels") or {}
-    return bool(labels.get(workload.MANAGED) == workload.managed_value(namespace, name))
+def is_for(cluster: Object, origin: Origin) -> bool:
+    key, value = origin.label
+    return bool((cluster["metadata"].get("labels") or {}).get(key) == value)
 
 
-def _registers(managed: Object) -> bool:
-    return (managed.get("spec") or {}).get("register", True) is not False
+def _labels(origin: Origin, found: Object) -> dict[str, str]:
+    """Its own, so that a Placement can select by them, and where it is."""
+    labels = dict(found["metadata"].get("labels") or {})
+    labels.pop(workload.ASSIGNED, None)
+    location = (found.get("spec") or {}).get("location") if origin.managed else ""
+    if location:
+        labels[workload.LOCATION] = location
+    key, value = origin.label
+    return {**labels, key: value}
 
 
-def _declined(managed: Object | None) -> bool:
-    return managed is not None and "deletionTimestamp" not in managed["metadata"] and not _registers(managed)
+def _registers(origin: Origin, found: Object) -> bool:
+    if origin.managed:
+        return (found.get("spec") or {}).get("register", True) is not False
+    return bool((found["metadata"].get("annotations") or {}).get(workload.REGISTER, "").lower() != "false")
 
 
-def _runs(managed: Object | None) -> bool:
-    return managed is not None and (managed.get("status") or {}).get("phase") == "Running"
+def _declined(origin: Origin) -> str:
+    return "spec.register is false" if origin.managed else f"the annotation {workload.REGISTER} is false"
+
+
+def _runs(origin: Origin, found: Object) -> bool:
+    if origin.managed:
+        return bool((found.get("status") or {}).get("phase") == "Running")
+    return all(capi.initialization(found, part) for part in ("controlPlaneInitialized", "infrastructureProvisioned"))
 
 
 def _stays(cluster: Object) -> bool:

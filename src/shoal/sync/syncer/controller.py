@@ -11,7 +11,7 @@ from shoal.client.reflector import Key, Reflector
 from shoal.client.requests import Client
 from shoal.clock import Clock
 from shoal.kinds import workload
-from shoal.kinds.apiresource import AVAILABLE, COMPATIBLE, api_of, has_subresource, is_settled
+from shoal.kinds.apiresource import AVAILABLE, COMPATIBLE, is_settled
 from shoal.objects.conditions import condition_is
 from shoal.objects.errors import NotFound
 from shoal.runtime.loop import Later, Loop
@@ -19,8 +19,12 @@ from shoal.sync.conditions import Condition
 from shoal.sync.connecting import Connect, NoKubeconfig, kubeconfig_of
 from shoal.sync.reporting import Reporter
 from shoal.sync.resources import CLUSTERS, IMPORTS
+from shoal.sync.syncer.heartbeats import Heartbeats
 from shoal.sync.syncer.hub import Hub, Synced
-from shoal.sync.syncer.syncer import Syncer
+from shoal.sync.syncer.hubkinds import HubKinds, synced_as
+from shoal.sync.syncer.hubwrites import HubWrites
+from shoal.sync.syncer.keeping import Keeping
+from shoal.sync.syncer.syncer import Sides, Syncer
 
 log = logging.getLogger("shoal.sync")
 
@@ -39,16 +43,32 @@ class Running:
     task: asyncio.Task[None]
 
 
+@dataclass(frozen=True, slots=True)
+class HubSide:
+    """What all syncers of a process share."""
+
+    hub: Hub
+    kinds: HubKinds
+    keeping: Keeping
+    writes: HubWrites
+
+
 class Syncers:
     """Keys are names of workload Clusters."""
 
-    def __init__(self, client: Client, clock: Clock, connect: Connect, hub: Hub, reporter: Reporter) -> None:
-        self._client, self._clock, self._connect, self._hub, self._reporter = client, clock, connect, hub, reporter
+    def __init__(
+        self, client: Client, clock: Clock, connect: Connect, side: HubSide, reporter: Reporter, mode: str
+    ) -> None:
+        """`mode` is that of Clusters that do not say theirs."""
+        self._client, self._clock, self._connect, self._reporter = client, clock, connect, reporter
+        self._side, self._mode = side, mode
+        self._heartbeats = Heartbeats(clock, lambda name: self._loop.queue.add(name))
         self.name = "syncers"
         self._loop: Loop[str] = Loop(self.name, clock, self.reconcile)
-        self._clusters = Reflector(client, CLUSTERS, clock, self._cluster)
+        side.hub.listed = self._hub_listed
+        self._clusters = Reflector(client, CLUSTERS, clock, self._cluster, listed=self._listed)
         self._imports = Reflector(client, IMPORTS, clock, self._import)
-        self._loop.sources += [self._clusters.run, self._imports.run, self._tick]
+        self._loop.sources += [self._clusters.run, self._imports.run, self._tick, self._heartbeats.run]
         self._running: dict[str, Running] = {}
         self._locations: dict[str, str] = {}
         self._missing: set[str] = set()
@@ -64,7 +84,18 @@ class Syncers:
                 await self._stop(name)
 
     def _cluster(self, key: Key, obj: Object | None) -> None:
+        elsewhere = obj is not None and workload.sync_mode(obj, self._mode) != workload.PUSH
+        self._side.keeping.set_elsewhere(key[2], elsewhere)
+        self._heartbeats.saw(key[2], obj if elsewhere else None)
         self._loop.queue.add(key[2])
+
+    def _listed(self) -> None:
+        self._side.keeping.clusters_known = True
+
+    def _hub_listed(self) -> None:
+        """What a syncer was waiting for may be known now."""
+        for running in self._running.values():
+            running.syncer.report_soon()
 
     def _import(self, key: Key, obj: Object | None) -> None:
         location = self._locations.pop(key[2], "") if obj is None else obj["spec"]["location"]
@@ -87,6 +118,10 @@ class Syncers:
             if self._clusters.synced:
                 await self._gone(name)
             return
+        if workload.sync_mode(cluster, self._mode) != workload.PUSH:
+            await self._stop(name)
+            await self._tell_elsewhere(cluster)
+            return
         try:
             kubeconfig = await kubeconfig_of(self._client, cluster)
             running = self._running.get(name)
@@ -101,9 +136,23 @@ class Syncers:
             await self._reporter.cluster(name, cluster["metadata"]["uid"], [broken])
             return
         self._missing.discard(name)
-        await self._hub.started.wait()
-        complete = condition_is(cluster, workload.IMPORTER_READY) and await self._has_seen_imports(cluster)
-        running.syncer.set_kinds(self._kinds(name), complete)
+        running.syncer.mind(cluster)
+        await self._side.kinds.started.wait()
+        running.syncer.set_kinds(self._kinds(name), await self._is_complete(cluster))
+
+    async def _tell_elsewhere(self, cluster: Object) -> None:
+        """Its syncer runs elsewhere: it is told which kinds to copy, and listened for."""
+        self._missing.discard(cluster["metadata"]["name"])
+        await self._side.kinds.started.wait()
+        name, uid = cluster["metadata"]["name"], cluster["metadata"]["uid"]
+        complete = await self._is_complete(cluster)
+        synced = sorted(each.api.group_resource for each in self._kinds(name))
+        expected = workload.sync_mode(cluster, self._mode) == workload.PULL
+        beats = self._heartbeats.judge(name, expected)
+        await self._reporter.cluster(name, uid, beats, synced if complete else None)
+
+    async def _is_complete(self, cluster: Object) -> bool:
+        return condition_is(cluster, workload.IMPORTER_READY) and await self._has_seen_imports(cluster)
 
     async def _has_seen_imports(self, cluster: Object) -> bool:
         """The importer is done; this watch of its imports may be behind it."""
@@ -121,14 +170,12 @@ class Syncers:
         return True
 
     def _kinds(self, name: str) -> list[Synced]:
-        found = {synced.api: synced for synced in self._hub.basic}
+        found = {synced.api: synced for synced in self._side.kinds.basic}
         for offered in self._imports.objects.values():
-            spec = offered["spec"]
-            if spec["location"] != name or spec["scope"] != "Namespaced":
-                continue
-            if condition_is(offered, COMPATIBLE) and condition_is(offered, AVAILABLE):
-                api = api_of(offered)
-                found[api] = Synced(api, spec["kind"], has_subresource(offered, "status"))
+            usable = condition_is(offered, COMPATIBLE) and condition_is(offered, AVAILABLE)
+            synced = synced_as(offered) if usable and offered["spec"]["location"] == name else None
+            if synced is not None:
+                found[synced.api] = synced
         return list(found.values())
 
     async def _gone(self, name: str) -> None:
@@ -141,16 +188,19 @@ class Syncers:
         except NotFound as error:
             if (error.kind, error.name) != (CLUSTERS.plural, name):
                 raise
-            self._hub.release_all(name)
+            self._side.keeping.release_all(name)
             return
         raise Later("a workload Cluster of that name has just come")
 
     async def _start(self, cluster: Object, client: Client, digest: str) -> Running:
         name = cluster["metadata"]["name"]
-        identity = await self._hub.identity()
-        syncer = Syncer(
-            cluster, client, self._hub, identity, self._clock, self._reporter, lambda: self._loop.queue.add(name)
+        side = self._side
+        identity = await side.writes.identity()
+        sides = Sides(
+            *(side.hub, side.writes, identity, client, self._reporter),
+            denied=lambda: self._loop.queue.add(name),
         )
+        syncer = Syncer(cluster, sides, self._clock)
         task = asyncio.create_task(syncer.run(), name=f"syncer {name}")
         running = self._running[name] = Running(syncer, digest, task)
         task.add_done_callback(lambda done: self._ended(name, done))

@@ -1,32 +1,24 @@
 """What to do about one object in one workload Cluster, from the two sides of it. Pure.
 
-A copy is deleted only because the object on the hub says so: it is being deleted, or meant for another cluster. A
-copy whose object is missing on the hub is an orphan and stays.
+A copy is deleted only because the object on the hub says so: it is being deleted, or meant for another cluster, and it
+is the very object the copy was made of. A copy whose object is missing on the hub is an orphan and stays.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from shoal.kinds import workload
+from shoal.sync.syncer.travelling import NEEDED_BY, SYNCED_DIGEST, SYNCED_FROM, refusal, travelling
 
 Object = dict[str, Any]
 
 MANAGER = "shoal-syncer"
-SYNCED_FROM = "shoal.dev/synced-from"
-"""Annotation of a copy: `HUB/UID`, the hub and the object there. Only what carries it is ours."""
-SYNCED_DIGEST = "shoal.dev/synced-digest"
-"""Annotation of a copy: what it was made of."""
-TOKEN_TYPE = "kubernetes.io/service-account-token"
-_STAYS = {
-    *(workload.PROBLEM, workload.FORCE, SYNCED_FROM, SYNCED_DIGEST, "shoal.dev/cluster"),
-    *("kubectl.kubernetes.io/last-applied-configuration", "deployment.kubernetes.io/revision"),
-}
-"""Annotations that say something about the object on the hub, not about its copy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +31,11 @@ class Target:
     kind: str
     status: bool
     """Whether the kind has a status that is written on its own."""
+    plural: str = ""
+    namespace: str = ""
+    """Of the copy; empty: the same as on the hub, or none."""
+    adopted: str = ""
+    """Another hub, whose copies are ours to take over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +60,10 @@ def plan(target: Target, obj: Object | None, copy: Object | None, settled: str =
     fingerprint of a copy that an apply left different from what was asked for."""
     if obj is None:
         return Plan(orphan=copy is not None and is_ours(copy, target.hub))
-    held = workload.finalizer_of(target.cluster) in (obj["metadata"].get("finalizers") or ())
+    held = is_held(target, obj)
     if workload.assigned_to(obj) != target.cluster or "deletionTimestamp" in obj["metadata"]:
-        return _leave(target, copy, held)
-    problem = _refusal(obj) or _taken(target, obj, copy)
+        return _leave(target, obj, copy, held)
+    problem = refusal(obj, target.plural) or _taken(target, obj, copy)
     if problem:
         return Plan(problem=problem)
     if copy is not None and "deletionTimestamp" in copy["metadata"]:
@@ -77,31 +74,81 @@ def plan(target: Target, obj: Object | None, copy: Object | None, settled: str =
     return Plan(hold=not held, status=_status(target, obj, copy))
 
 
-def _leave(target: Target, copy: Object | None, held: bool) -> Plan:
-    if copy is None or not is_ours(copy, target.hub):
+def plan_needed(
+    target: Target, obj: Object | None, copy: Object | None, needed_by: Iterable[str], settled: str = ""
+) -> Plan:
+    """As `plan`, for an object that is not meant for the cluster itself, but that others there name; `needed_by` are
+    their kinds. One that is missing on the hub, or going, keeps its copy as long as it is named."""
+    release = obj is not None and is_held(target, obj)
+    if obj is None or "deletionTimestamp" in obj["metadata"]:
+        return Plan(release=release)
+    problem = refusal(obj, target.plural) or _taken(target, obj, copy)
+    if problem:
+        return Plan(problem=problem, release=release)
+    if copy is not None and "deletionTimestamp" in copy["metadata"]:
+        return Plan(wait=True)
+    kinds = set(needed_by) | needing_kinds(copy)
+    wanted = copy_of(target, obj, ",".join(sorted(kinds)))
+    if copy is None or _differs(wanted, copy, settled):
+        return Plan(apply=wanted, release=release)
+    return Plan(release=release)
+
+
+def plan_unneeded(target: Target, copy: Object | None) -> Plan:
+    """Nobody names it any more, on either side: for certain."""
+    if copy is None or not needing_kinds(copy) or not _is_made_for(target, copy):
+        return Plan()
+    if "deletionTimestamp" in copy["metadata"]:
+        return Plan()
+    return Plan(delete=copy["metadata"]["uid"])
+
+
+def _leave(target: Target, obj: Object, copy: Object | None, held: bool) -> Plan:
+    if copy is None or not _is_made_for(target, copy) or origin_of(copy)[1] != obj["metadata"]["uid"]:
         return Plan(release=held)
     if "deletionTimestamp" in copy["metadata"]:
         return Plan(wait=True)
     return Plan(delete=copy["metadata"]["uid"])
 
 
+def is_held(target: Target, obj: Object) -> bool:
+    return workload.finalizer_of(target.cluster) in (obj["metadata"].get("finalizers") or ())
+
+
+def origin_of(copy: Object) -> tuple[str, str]:
+    """The hub and the uid there of what a copy was made of; both empty: it is no copy."""
+    hub, _, uid = str((copy["metadata"].get("annotations") or {}).get(SYNCED_FROM, "")).partition("/")
+    return hub, uid
+
+
 def is_ours(copy: Object, hub: str) -> bool:
-    origin: str = (copy["metadata"].get("annotations") or {}).get(SYNCED_FROM, "")
-    return origin.partition("/")[0] == hub
+    return origin_of(copy)[0] == hub
 
 
-def copy_of(target: Target, obj: Object) -> Object:
-    """What is applied: what the user wrote, nothing the hub's server added."""
+def needing_kinds(copy: Object | None) -> set[str]:
+    """Of those for whose sake a copy was made; empty: it was made for its own."""
+    said = ((copy or {"metadata": {}})["metadata"].get("annotations") or {}).get(NEEDED_BY, "")
+    return {kind for kind in said.split(",") if kind}
+
+
+def _is_made_for(target: Target, copy: Object) -> bool:
+    """A cluster that is registered twice has copies of the other registration, too."""
+    return is_ours(copy, target.hub) and workload.assigned_to(copy) == target.cluster
+
+
+def copy_of(target: Target, obj: Object, needed_by: str = "") -> Object:
+    """What is applied."""
     metadata = obj["metadata"]
-    annotations = {key: value for key, value in (metadata.get("annotations") or {}).items() if key not in _STAYS}
-    made: Object = {"apiVersion": target.api_version, "kind": target.kind}
-    made |= {key: value for key, value in obj.items() if key not in ("apiVersion", "kind", "metadata", "status")}
-    made["metadata"] = {"name": metadata["name"], "labels": metadata.get("labels") or {}, "annotations": annotations}
+    made = travelling(target.api_version, target.kind, obj)
+    about = made["metadata"]
     if "namespace" in metadata:
-        made["metadata"]["namespace"] = metadata["namespace"]
+        about["namespace"] = target.namespace or metadata["namespace"]
+    about["labels"] = {**about["labels"], workload.ASSIGNED: target.cluster}
+    if needed_by:
+        about["annotations"] = {**about["annotations"], NEEDED_BY: needed_by}
     digest = _hash(made)
-    made["metadata"]["annotations"] = {
-        **annotations,
+    about["annotations"] = {
+        **about["annotations"],
         SYNCED_FROM: f"{target.hub}/{metadata['uid']}",
         SYNCED_DIGEST: digest,
     }
@@ -129,14 +176,11 @@ def _differs(wanted: Object, copy: Object, settled: str) -> bool:
     return not covers(wanted, copy) and (not settled or fingerprint(copy) != settled)
 
 
-def _refusal(obj: Object) -> str:
-    if obj.get("type") == TOKEN_TYPE:
-        return "the tokens of this hub's service accounts do not travel"
-    return ""
-
-
 def _taken(target: Target, obj: Object, copy: Object | None) -> str:
     if copy is None or is_ours(copy, target.hub):
+        return ""
+    origin = origin_of(copy)[0]
+    if origin and origin == target.adopted:
         return ""
     if (obj["metadata"].get("annotations") or {}).get(workload.FORCE) == "true":
         return ""

@@ -1,47 +1,43 @@
-"""The hub's side of all syncers: one watch per kind, its objects dispatched by label; and what is written there.
+"""The hub as syncers see it: one watch per kind, its objects dispatched to the clusters they are meant for.
 
 Objects are known by the finalizers they have or should have (`workload.finalizer_of`), so that a copy in a cluster
-an object was meant for before is not forgotten.
+an object was meant for before is not forgotten; and by who names them, so that what a pod needs comes along.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from shoal.client.reflector import Key, Reflector
 from shoal.client.requests import Client, Kind
 from shoal.client.transport import Unreachable
 from shoal.clock import Clock
 from shoal.kinds import workload
-from shoal.kinds.apiresource import PUBLISHED, Api, api_of, has_subresource, parse_resource
-from shoal.objects.conditions import condition_is
-from shoal.objects.errors import Conflict, NotFound, StatusError
-from shoal.runtime.loop import Loop
-from shoal.sync.discovery import native
-from shoal.sync.resources import CLUSTERS, NAMESPACES, NEGOTIATED
+from shoal.kinds.apiresource import Api
+from shoal.objects.errors import StatusError
+from shoal.sync.syncer.references import Ref, References, can_be_needed, refs_of
 
 log = logging.getLogger("shoal.sync")
 
 Object = dict[str, Any]
 
-TRIES = 3
 AGAIN_SECONDS = 1.0
 
 
 class Synced(NamedTuple):
-    """A kind whose objects are copied. Namespaced ones only."""
+    """A kind whose objects are copied."""
 
     api: Api
     kind: str
     status: bool
+    namespaced: bool = True
 
     @property
     def resource(self) -> Kind:
-        return Kind(*self.api)
+        return Kind(*self.api, self.namespaced)
 
 
 class Work(NamedTuple):
@@ -51,249 +47,261 @@ class Work(NamedTuple):
     namespace: str
     name: str
 
+    @property
+    def title(self) -> str:
+        where = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.synced.api.group_resource} {where}"
 
-BASIC = (
-    Synced(Api("", "v1", "configmaps"), "ConfigMap", status=False),
-    Synced(Api("", "v1", "secrets"), "Secret", status=False),
-)
+
 Told = Callable[[Work], None]
 
 
 class Hub:
-    """Runs as a loop: the finalizers of clusters that are gone are taken off here."""
-
-    def __init__(self, client: Client, clock: Clock, resources: list[str]) -> None:
-        self._client, self._clock = client, clock
-        self._wanted = [parse_resource(text) for text in resources]
-        self.loop: Loop[tuple[Work, str]] = Loop("syncer-releases", clock, self._release_gone)
-        self._negotiated = Reflector(client, NEGOTIATED, clock, self._learned)
-        self.loop.sources += [self._negotiated.run, self._serve]
-        self._reflectors: dict[Synced, Reflector] = {}
+    def __init__(self, client: Client, clock: Clock, only: str = "") -> None:
+        """`only`: the one cluster whose objects may be seen, and are."""
+        self._client, self._clock, self._only = client, clock, only
+        self._reflectors: dict[Synced, list[Reflector]] = {}
         self._tasks: dict[Synced, asyncio.Task[None]] = {}
-        self._learned_as: dict[str, Synced] = {}
+        self._needed: dict[str, Synced] = {}
+        """The kinds of objects that others name, by plural."""
         self._targets: dict[Work, frozenset[str]] = {}
         self._works: dict[str, dict[Work, None]] = {}
         """The same, by target."""
+        self._leaving: dict[str, set[Work]] = {}
         self._told: dict[str, Told] = {}
-        self._identity = ""
-        self.basic: tuple[Synced, ...] = BASIC
-        """What every cluster is given: kinds the hub has by itself."""
-        self.started = asyncio.Event()
-        """`basic` is complete."""
+        self.references: References[Work] = References()
+        self.unheard: Callable[[Work, str], None] = lambda work, finalizer: None
+        """Told of objects with the finalizer of a cluster that nobody here syncs."""
+        self.named: Callable[[Ref], None] = lambda ref: None
+        """Told where somebody begins or ceases to name an object, or where it changes."""
+        self.listed: Callable[[], None] = lambda: None
+        """Told after each complete list."""
 
     # --- who listens ---
 
     def attach(self, cluster: str, told: Told) -> None:
-        """From now on, `told` hears of the objects that are or were meant for that cluster; of all at once first."""
+        """From now on, `told` hears of the objects that are or were meant for that cluster, or are needed there; of
+        all at once first."""
         finalizer = workload.finalizer_of(cluster)
         self._told[finalizer] = told
-        for work in self._meant_for(finalizer):
+        for work in [*self._meant_for(finalizer), *self._needed_in(cluster)]:
             told(work)
 
     def detach(self, cluster: str) -> None:
         self._told.pop(workload.finalizer_of(cluster), None)
 
-    def release_all(self, cluster: str) -> None:
-        """The workload Cluster is gone: nothing on the hub waits for it any longer."""
-        finalizer = workload.finalizer_of(cluster)
-        for work in self._meant_for(finalizer):
-            self.loop.queue.add((work, finalizer))
+    def meant_for(self, cluster: str, synced: Synced) -> list[Work]:
+        found = [*self._meant_for(workload.finalizer_of(cluster)), *self._needed_in(cluster)]
+        return [work for work in found if work.synced == synced]
+
+    def all_meant_for(self, cluster: str) -> list[Work]:
+        return self._meant_for(workload.finalizer_of(cluster))
+
+    def leaving(self, cluster: str) -> int:
+        """How many objects have a copy there that has to go."""
+        return len(self._leaving.get(workload.finalizer_of(cluster), ()))
 
     def has_any(self, cluster: str, namespace: str) -> bool:
-        """Whether something in that namespace is, was, or may be meant for the cluster."""
-        finalizer = workload.finalizer_of(cluster)
-        unknown = any(not reflector.synced for reflector in self._reflectors.values())
-        return unknown or any(work.namespace == namespace for work in self._meant_for(finalizer))
+        """Whether something in that namespace is or was meant for the cluster, as far as is known."""
+        return any(work.namespace == namespace for work in self._works.get(workload.finalizer_of(cluster), ()))
 
-    def meant_for(self, cluster: str, synced: Synced) -> list[Work]:
-        return [work for work in self._meant_for(workload.finalizer_of(cluster)) if work.synced == synced]
+    def is_complete(self, kinds: set[str] | None = None) -> bool:
+        """Whether all objects of the kinds (all by default) have been seen; not so for a kind that is not served."""
+        known = {synced.api.group_resource: found for synced, found in self._reflectors.items()}
+        if kinds is not None and not kinds <= known.keys():
+            return False
+        return all(each.synced for name, found in known.items() if kinds is None or name in kinds for each in found)
+
+    def unlisted(self, kinds: set[Synced]) -> list[str]:
+        """Kinds whose objects on the hub are not known yet."""
+        found = (kind for kind in kinds if not all(each.synced for each in self._reflectors.get(kind, ())))
+        return sorted(kind.api.group_resource for kind in found)
 
     def _meant_for(self, finalizer: str) -> list[Work]:
         return list(self._works.get(finalizer, ()))
 
+    def _needed_in(self, cluster: str) -> list[Work]:
+        found = (self.work_of(ref) for ref in self.references.of_cluster(cluster))
+        return [work for work in found if work is not None]
+
+    def work_of(self, ref: Ref) -> Work | None:
+        """None: objects of that kind are not copied."""
+        synced = self._needed.get(ref.plural)
+        return Work(synced, ref.namespace, ref.name) if synced is not None else None
+
     # --- what is watched ---
 
-    async def identity(self) -> str:
-        """Of this hub's store: another store is another hub."""
-        if not self._identity:
-            self._identity = str((await self._client.get(NAMESPACES, "kube-system"))["metadata"]["uid"])
-        return self._identity
-
-    async def _serve(self) -> None:
-        """Kinds the hub has by itself; learned ones come and go by `_learned`."""
-        try:
-            for synced in BASIC:
-                self._add(synced)
-            await self._until_done(self._find_natives)
-            self.started.set()
-            await asyncio.Event().wait()
-        finally:
-            for task in self._tasks.values():
-                task.cancel()
-
-    async def _find_natives(self) -> None:
-        for plural, group in self._wanted:
-            found = await native(self._client, plural, group)
-            if found is not None and found.resource["namespaced"]:
-                synced = Synced(found.api, found.resource["kind"], "status" in found.subresources)
-                self.basic = (*(old for old in self.basic if old.api != synced.api), synced)
-                self._add(synced)
-
-    async def _until_done(self, step: Callable[[], Awaitable[None]]) -> None:
-        while True:
-            try:
-                await step()
-            except (StatusError, Unreachable) as error:
-                log.info("the hub: %s; again in %.0f s", error, AGAIN_SECONDS)
-                await self._clock.sleep(AGAIN_SECONDS)
-            else:
-                return
-
-    def _learned(self, key: Key, obj: Object | None) -> None:
-        before = self._learned_as.pop(key[2], None)
-        now = None
-        if obj is not None and condition_is(obj, PUBLISHED) and obj["spec"]["scope"] == "Namespaced":
-            now = Synced(api_of(obj), obj["spec"]["kind"], has_subresource(obj, "status"))
-            self._learned_as[key[2]] = now
-            self._add(now)
-        if before is not None and before != now:
-            self._remove(before)
-
-    def _add(self, synced: Synced) -> None:
+    def add(self, synced: Synced) -> None:
         if synced in self._reflectors:
             return
+        needed = can_be_needed(synced.api.plural, synced.api.group)
+        if needed:
+            self._needed[synced.api.plural] = synced
 
         def changed(key: Key, obj: Object | None) -> None:
             self._changed(Work(synced, key[1], key[2]), obj)
 
-        self._reflectors[synced] = Reflector(
-            self._client, synced.resource, self._clock, changed, labels=workload.ASSIGNED
-        )
+        def reflect(labels: str, tell: Callable[[Key, Object | None], None], **more: Any) -> Reflector:
+            return Reflector(
+                self._client, synced.resource, self._clock, tell, labels=labels, listed=lambda: self.listed(), **more
+            )
+
+        if not self._only:
+            labels = "" if needed else workload.ASSIGNED
+            self._reflectors[synced] = [reflect(labels, changed, keep=_what_matters if needed else unmanaged)]
+        else:
+            self._reflectors[synced] = [reflect(f"{workload.ASSIGNED}={self._only}", changed, keep=unmanaged)]
+            if needed:
+                labels = f"{workload.dependency_label(self._only)},{workload.ASSIGNED}!={self._only}"
+                self._reflectors[synced].append(reflect(labels, changed, keep=unmanaged))
         self._tasks[synced] = asyncio.create_task(self._watch(synced), name=f"hub {synced.api.group_resource}")
 
-    def _remove(self, synced: Synced) -> None:
+    def remove(self, synced: Synced) -> None:
         self._reflectors.pop(synced, None)
+        if self._needed.get(synced.api.plural) == synced:
+            del self._needed[synced.api.plural]
         task = self._tasks.pop(synced, None)
         if task is not None:
             task.cancel()
         for work in [work for work in self._targets if work.synced == synced]:
-            self._aim(work, frozenset())
+            self._aim(work, frozenset(), leaving=False)
+
+    def close(self) -> None:
+        for task in self._tasks.values():
+            task.cancel()
 
     async def _watch(self, synced: Synced) -> None:
-        reflector = self._reflectors[synced]
+        reflectors = self._reflectors[synced]
         while True:
             try:
                 async with asyncio.TaskGroup() as group:
-                    group.create_task(self._until_done(partial(self._find_unlabelled, synced)))
-                    group.create_task(reflector.run())
+                    if not self._only and not can_be_needed(synced.api.plural, synced.api.group):
+                        group.create_task(self._find_unlabelled(synced))
+                    for reflector in reflectors:
+                        group.create_task(reflector.run())
             except* Exception:
                 log.exception("the hub's watch of %s failed", synced.api.group_resource)
             await self._clock.sleep(AGAIN_SECONDS)
 
     async def _find_unlabelled(self, synced: Synced) -> None:
         """Objects whose label was taken away while nobody looked; the watch does not show them."""
-        found, _ = await self._client.list_all(synced.resource, labels=f"!{workload.ASSIGNED}")
-        for obj in found:
-            if workload.syncer_finalizers(obj):
-                self._changed(Work(synced, obj["metadata"].get("namespace", ""), obj["metadata"]["name"]), obj)
+        while True:
+            try:
+                found, _ = await self._client.list_all(synced.resource, labels=f"!{workload.ASSIGNED}")
+            except (StatusError, Unreachable) as error:
+                log.info("the hub: %s; again in %.0f s", error, AGAIN_SECONDS)
+                await self._clock.sleep(AGAIN_SECONDS)
+                continue
+            for obj in found:
+                if workload.syncer_finalizers(obj):
+                    self._changed(Work(synced, obj["metadata"].get("namespace", ""), obj["metadata"]["name"]), obj)
+            return
 
     def _changed(self, work: Work, obj: Object | None) -> None:
         now: frozenset[str] = frozenset()
+        assigned, going = "", False
         if obj is not None:
             now = frozenset(workload.syncer_finalizers(obj))
-            if assigned := workload.assigned_to(obj):
+            assigned, going = workload.assigned_to(obj), "deletionTimestamp" in obj["metadata"]
+            if assigned:
                 now |= {workload.finalizer_of(assigned)}
-        for finalizer in self._aim(work, now) | now:
+        before = self._aim(work, now, going, workload.finalizer_of(assigned) if assigned else "")
+        self._note_references(work, obj, assigned)
+        for finalizer in before | now:
             told = self._told.get(finalizer)
             if told is not None:
                 told(work)
             elif obj is None or finalizer in (obj["metadata"].get("finalizers") or ()):
-                self.loop.queue.add((work, finalizer))
+                self.unheard(work, finalizer)
+        if work.synced.api.plural in self._needed and can_be_needed(work.synced.api.plural, work.synced.api.group):
+            self._needed_changed(work, obj)
 
-    def _aim(self, work: Work, targets: frozenset[str]) -> frozenset[str]:
+    def _aim(self, work: Work, targets: frozenset[str], leaving: bool, assigned: str = "") -> frozenset[str]:
         """Answers what it was meant for before."""
         before = self._targets.pop(work, frozenset())
         for finalizer in before - targets:
             del self._works[finalizer][work]
+            self._leaving.get(finalizer, set()).discard(work)
             if not self._works[finalizer]:
                 del self._works[finalizer]
-        for finalizer in targets - before:
+                self._leaving.pop(finalizer, None)
+        for finalizer in targets:
             self._works.setdefault(finalizer, {})[work] = None
+            if leaving or finalizer != assigned:
+                self._leaving.setdefault(finalizer, set()).add(work)
+            else:
+                self._leaving.get(finalizer, set()).discard(work)
         if targets:
             self._targets[work] = targets
         return before
 
-    # --- what is read and written ---
+    # --- who names what ---
+
+    def _note_references(self, work: Work, obj: Object | None, assigned: str) -> None:
+        api = work.synced.api
+        refs = refs_of(obj, api.plural, api.group) if obj is not None and assigned else frozenset()
+        for cluster in {assigned, *self.references.named_from(work)} - {""}:
+            wanted = refs if cluster == assigned else frozenset()
+            for ref in self.references.put(cluster, work, api.group_resource, wanted):
+                self._tell_needed(ref, cluster)
+
+    def _needed_changed(self, work: Work, obj: Object | None) -> None:
+        """What is named by others has changed; a ServiceAccount that is named names others in its turn."""
+        ref = Ref(work.synced.api.plural, work.namespace, work.name)
+        for cluster in list(self.references.clusters(ref)):
+            self._pass_on(ref, work, obj, cluster)
+            self._tell_needed(ref, cluster)
+        if obj is not None and any(key.startswith(workload.DEPENDENCY) for key in obj["metadata"].get("labels") or ()):
+            self.named(ref)
+
+    def _pass_on(self, ref: Ref, work: Work, obj: Object | None, cluster: str) -> None:
+        if obj is not None and workload.assigned_to(obj) == cluster:
+            return  # it is there for itself
+        api = work.synced.api
+        needed = obj is not None and self.references.kinds(cluster, ref)
+        refs = refs_of(obj, api.plural, api.group) if needed and obj is not None else frozenset()
+        for other in self.references.put(cluster, work, api.group_resource, refs):
+            self._tell_needed(other, cluster)
+
+    def _tell_needed(self, ref: Ref, cluster: str) -> None:
+        work = self.work_of(ref)
+        if work is not None:
+            if ref.plural == "serviceaccounts":
+                self._pass_on(ref, work, self.cached(work), cluster)
+            told = self._told.get(workload.finalizer_of(cluster))
+            if told is not None:
+                told(work)
+        self.named(ref)
 
     def cached(self, work: Work) -> Object | None:
-        reflector = self._reflectors.get(work.synced)
-        return reflector.objects.get(("", work.namespace, work.name)) if reflector is not None else None
-
-    async def fresh(self, work: Work) -> Object | None:
-        """None only where the hub said by name that there is none."""
-        try:
-            return await self._client.get(work.synced.resource, work.name, work.namespace)
-        except NotFound as error:
-            if (error.kind, error.name) == (work.synced.api.plural, work.name):
-                return None
-            raise
-
-    async def hold(self, work: Work, obj: Object, cluster: str) -> Object | None:
-        """The object with the finalizer; None if it has gone, or is going, meanwhile."""
-        finalizer = workload.finalizer_of(cluster)
-
-        def changed(found: list[str]) -> list[str]:
-            return [*found, finalizer]
-
-        return await self._refinalize(work, obj, changed)
-
-    async def release(self, work: Work, obj: Object, finalizer: str) -> None:
-        def changed(found: list[str]) -> list[str]:
-            return [name for name in found if name != finalizer]
-
-        await self._refinalize(work, obj, changed, going=True)
-
-    async def _refinalize(
-        self, work: Work, obj: Object, changed: Callable[[list[str]], list[str]], going: bool = False
-    ) -> Object | None:
-        current: Object | None = obj
-        for attempt in range(TRIES):
-            if current is None or ("deletionTimestamp" in current["metadata"] and not going):
-                return None
-            metadata = current["metadata"]
-            finalizers = list(metadata.get("finalizers") or ())
-            wanted = list(dict.fromkeys(changed(finalizers)))
-            if wanted == finalizers:
-                return current
-            patch = {"metadata": {"resourceVersion": metadata["resourceVersion"], "finalizers": wanted or None}}
-            try:
-                return await self._client.merge(work.synced.resource, work.name, patch, work.namespace)
-            except NotFound:
-                return None
-            except Conflict:
-                if attempt == TRIES - 1:
-                    raise
-                current = await self.fresh(work)
+        for reflector in self._reflectors.get(work.synced, ()):
+            found = reflector.objects.get(("", work.namespace, work.name))
+            if found is not None:
+                return found
         return None
 
-    async def tell(self, work: Work, obj: Object, problem: str) -> None:
-        """Why the object is not in its cluster; empty: it is."""
-        if (obj["metadata"].get("annotations") or {}).get(workload.PROBLEM, "") != problem:
-            patch = {"metadata": {"annotations": {workload.PROBLEM: problem or None}}}
-            await self._client.merge(work.synced.resource, work.name, patch, work.namespace)
+    def seen(self, work: Work) -> Object | None:
+        """All of the object, if the watch has brought it; None tells nothing."""
+        found = self.cached(work)
+        return None if found is None or SLIM in found else found
 
-    async def put_status(self, work: Work, status: Object) -> None:
-        """As a whole and whatever else was written meanwhile: the status has one writer."""
-        path = self._client.path(work.synced.resource, work.name, work.namespace, "status")
-        patch = cast(Object, [{"op": "add", "path": "/status", "value": status}])
-        await self._client.call("PATCH", path, body=patch, content="application/json-patch+json")
 
-    async def _release_gone(self, key: tuple[Work, str]) -> None:
-        """Takes a finalizer off whose workload Cluster is known not to be there."""
-        work, finalizer = key
-        obj = await self.fresh(work)
-        if obj is None or finalizer not in workload.syncer_finalizers(obj):
-            return
-        clusters, _ = await self._client.list_all(CLUSTERS)
-        if all(workload.finalizer_of(cluster["metadata"]["name"]) != finalizer for cluster in clusters):
-            await self.release(work, obj, finalizer)
+SLIM = "shoal.dev/slim"
+
+
+def unmanaged(obj: Object) -> Object:
+    """Who manages which field is the server's business, and half of the object."""
+    obj["metadata"].pop("managedFields", None)
+    return obj
+
+
+def _what_matters(obj: Object) -> Object:
+    """Of objects that are watched only because somebody may come to name them."""
+    metadata = obj["metadata"]
+    if workload.assigned_to(obj) or workload.syncer_finalizers(obj):
+        return unmanaged(obj)
+    kept = {key: metadata[key] for key in ("name", "namespace", "uid", "labels", "resourceVersion") if key in metadata}
+    slim: Object = {SLIM: True, "metadata": kept}
+    if obj.get("imagePullSecrets"):
+        slim["imagePullSecrets"] = obj["imagePullSecrets"]
+    return slim

@@ -1,49 +1,130 @@
-"""Namespaces in a workload Cluster: made where a copy needs one, removed when nothing is left in those we made."""
+"""Namespaces in a workload Cluster: which of the hub's is which there, made where a copy needs one, removed when empty.
+
+A namespace keeps its name, unless another hub has it there: then it gets a suffix. The ones made here carry a locator,
+which says what they stand for whatever their name is; one that was there before is used as it is, and stays.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 from contextlib import suppress
 from typing import Any
 
+import orjson
+
+from shoal.client.reflector import Key, Reflector
 from shoal.client.requests import Client
+from shoal.clock import Clock
 from shoal.kinds import workload
-from shoal.objects.errors import AlreadyExists, MethodNotSupported, NotFound
+from shoal.objects.errors import AlreadyExists, Forbidden, MethodNotSupported, NotFound
+from shoal.runtime.loop import Later
 from shoal.sync.resources import NAMESPACES
-from shoal.sync.syncer.decide import SYNCED_FROM, is_ours
 
 Object = dict[str, Any]
 
 GIVEN = {("configmaps", "kube-root-ca.crt"), ("serviceaccounts", "default")}
 """What every namespace has."""
 PASSING = {"events"}
+LONGEST_NAME = 63
+
+
+def locator(hub: str, namespace: str) -> str:
+    return orjson.dumps({"hub": hub, "namespace": namespace}).decode()
+
+
+def located(obj: Object) -> tuple[str, str]:
+    """The hub and the namespace there that a namespace stands for; both empty: none."""
+    said = (obj["metadata"].get("annotations") or {}).get(workload.LOCATOR)
+    try:
+        found = orjson.loads(said) if said else {}
+    except ValueError:
+        return "?", ""  # somebody's, and not ours
+    if not isinstance(found, dict):
+        return "?", ""
+    return str(found.get("hub", "?" if said else "")), str(found.get("namespace", ""))
+
+
+def suffixed(hub: str, namespace: str) -> str:
+    """Another name for it, that no other hub would take."""
+    tail = hashlib.sha256(locator(hub, namespace).encode()).hexdigest()[:8]
+    return f"{namespace[: LONGEST_NAME - 9].rstrip('-')}-{tail}"
 
 
 class Namespaces:
-    def __init__(self, client: Client, cluster: str, hub: str) -> None:
+    def __init__(self, client: Client, clock: Clock, cluster: str, hub: str) -> None:
         self._client, self._cluster, self._hub = client, cluster, hub
+        self._known: dict[str, str] = {}
+        """Of the hub's namespaces: their names there."""
+        self._stand_for: dict[str, str] = {}
+        """The reverse, for those that carry our locator."""
+        self.listed = asyncio.Event()
+        """Those that carry a locator are known."""
+        self.reflector = Reflector(
+            client, NAMESPACES, clock, self._changed, labels=workload.ASSIGNED, listed=self.listed.set
+        )
 
-    async def create(self, name: str) -> None:
+    def _changed(self, key: Key, obj: Object | None) -> None:
+        hub, namespace = located(obj) if obj is not None else ("", "")
+        if hub == self._hub:
+            self._stand_for[key[2]] = namespace
+            self._known[namespace] = key[2]
+        else:
+            self._stand_for.pop(key[2], None)
+            for stale in [mine for mine, name in self._known.items() if name == key[2]]:
+                del self._known[stale]
+
+    def hub_name(self, name: str) -> str:
+        """What a namespace there stands for."""
+        return self._stand_for.get(name, name)
+
+    async def name_of(self, namespace: str) -> str:
+        """There, of a namespace of the hub. It need not exist yet."""
+        known = self._known.get(namespace)
+        if known is not None:
+            return known
+        for name in (namespace, suffixed(self._hub, namespace)):
+            try:
+                found = await self._client.get(NAMESPACES, name)
+            except NotFound as error:
+                if (error.kind, error.name) != (NAMESPACES.plural, name):
+                    raise
+                return name
+            if located(found) in (("", ""), (self._hub, namespace)):
+                self._known[namespace] = name
+                return name
+        raise Later(f"the namespaces {namespace} and {suffixed(self._hub, namespace)} are another hub's there")
+
+    def forget(self, namespace: str) -> None:
+        self._known.pop(namespace, None)
+
+    async def create(self, namespace: str, name: str) -> None:
+        """The one that stands for `namespace`."""
         metadata = {
             "name": name,
             "labels": {workload.ASSIGNED: self._cluster},
-            "annotations": {SYNCED_FROM: self._hub},
+            "annotations": {workload.LOCATOR: locator(self._hub, namespace)},
         }
         with suppress(AlreadyExists):
             await self._client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
 
-    async def remove_empty(self, name: str) -> None:
+    async def remove_empty(self, namespace: str) -> None:
+        """The one that stands for a namespace of the hub, if it was made here and nothing is in it."""
+        name = self._known.get(namespace, namespace)
         try:
-            namespace = await self._client.get(NAMESPACES, name)
+            found = await self._client.get(NAMESPACES, name)
         except NotFound:
             return
-        metadata = namespace["metadata"]
-        if not is_ours(namespace, self._hub) or "deletionTimestamp" in metadata or await self._holds_something(name):
+        metadata = found["metadata"]
+        ours = located(found) == (self._hub, namespace)
+        if not ours or "deletionTimestamp" in metadata or await self._holds_something(name):
             return
         with suppress(NotFound):
             await self._client.delete(NAMESPACES, name, uid=metadata["uid"])
+        self.forget(namespace)
 
     async def _holds_something(self, name: str) -> bool:
-        """Of others: what has an owner goes with it."""
+        """Of others: what has an owner goes with it. What may not be looked at may be there."""
         for kind, verbs in await self._client.discover():
             if not kind.namespaced or "list" not in verbs or kind.plural in PASSING:
                 continue
@@ -51,6 +132,8 @@ class Namespaces:
                 found, _ = await self._client.list_all(kind, name)
             except (NotFound, MethodNotSupported):
                 continue
+            except Forbidden:
+                return True
             for obj in found:
                 metadata = obj["metadata"]
                 given = (kind.plural, metadata["name"]) in GIVEN

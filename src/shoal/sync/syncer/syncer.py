@@ -1,13 +1,14 @@
 """One workload Cluster's syncer: copies what is meant for it, repairs the copies, brings their status back.
 
-While the cluster does not answer, what there is to do is put aside: nothing is retried, nothing concluded.
+It is given two clients and does not know where it runs. While the cluster does not answer, what there is to do is put
+aside: nothing is retried, nothing concluded.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,15 +18,21 @@ from shoal.client.transport import Unreachable
 from shoal.clock import Clock
 from shoal.kinds import workload
 from shoal.objects.conditions import condition_is
-from shoal.objects.errors import NotFound, ShoalError, StatusError, TooManyRequests
+from shoal.objects.errors import ShoalError
 from shoal.runtime.loop import Later, Loop
 from shoal.sync.conditions import Condition
-from shoal.sync.discovery import discover
 from shoal.sync.reporting import Reporter
-from shoal.sync.syncer.decide import MANAGER, Plan, Target, covers, fingerprint, plan
-from shoal.sync.syncer.health import GRACE_SECONDS, Health
-from shoal.sync.syncer.hub import Hub, Synced, Work
+from shoal.sync.syncer import telling
+from shoal.sync.syncer.copying import Copying
+from shoal.sync.syncer.decide import is_ours, origin_of
+from shoal.sync.syncer.duties import Duties
+from shoal.sync.syncer.health import Health
+from shoal.sync.syncer.hub import Hub, Synced, Work, unmanaged
+from shoal.sync.syncer.hubwrites import HubWrites
+from shoal.sync.syncer.mirror import Mirror
 from shoal.sync.syncer.namespaces import Namespaces
+from shoal.sync.syncer.pending import Pending
+from shoal.sync.syncer.references import Ref, refs_of
 
 log = logging.getLogger("shoal.sync")
 
@@ -34,41 +41,56 @@ Object = dict[str, Any]
 WORKERS = 8
 REQUEST_SECONDS = 15.0
 ASIDE_SECONDS = 0.2
-MOST_NAMED = 5
 
 
-@dataclass(slots=True)
-class Copies:
-    """The watch of one kind in the cluster."""
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """What a syncer stands between, and what it tells."""
 
-    reflector: Reflector
-    task: asyncio.Task[None] | None = None
+    hub: Hub
+    writes: HubWrites
+    hub_id: str
+    client: Client
+    """Of the cluster; closed with the syncer."""
+    reporter: Reporter
+    denied: Callable[[], None]
+    """Told where the cluster does not accept the credentials."""
+    tells_kinds: bool = True
+    """False: somebody else writes down what is copied."""
 
 
 class Syncer:
-    def __init__(
-        self,
-        cluster: Object,
-        client: Client,
-        hub: Hub,
-        hub_id: str,
-        clock: Clock,
-        reporter: Reporter,
-        denied: Callable[[], None],
-    ) -> None:
+    def __init__(self, cluster: Object, sides: Sides, clock: Clock) -> None:
         self.name, self.uid = cluster["metadata"]["name"], cluster["metadata"]["uid"]
-        self._client, self._hub, self._hub_id, self._clock, self._reporter = client, hub, hub_id, clock, reporter
+        self.hub_id = sides.hub_id
+        self._client, self._hub, self._writes, self._clock = sides.client, sides.hub, sides.writes, clock
+        self._reporter, self._tells_kinds = sides.reporter, sides.tells_kinds
         self._loop: Loop[Work | str] = Loop(f"syncer {self.name}", clock, self._reconcile, WORKERS)
-        self._health = Health(clock, self._probe, up=self._up, down=self._close, told=self._report_soon, denied=denied)
-        self._namespaces = Namespaces(client, self.name, hub_id)
-        self._copies: dict[Synced, Copies] = {}
+        self._health = Health(
+            clock, self._probe, up=self._up, down=self._close, told=self.report_soon, denied=sides.denied
+        )
+        self._namespaces = Namespaces(sides.client, clock, self.name, sides.hub_id)
+        self._copies: dict[Synced, Reflector] = {}
+        self._watches: dict[Synced, asyncio.Task[None]] = {}
+        self._say = telling.Ledgers(self.report_soon)
+        self._duties = Duties(
+            *(self.name, sides.hub_id, sides.hub, sides.writes, Copying(sides.client, self._namespaces)),
+            *(self._namespaces, self._copies, self._loop.queue, self._say, clock),
+        )
+        self._duties.guard.stopped = condition_is(cluster, telling.DELETIONS_HELD)
+        self._pending = Pending(sides.client, clock, sides.hub_id, self._namespaces, self._copies, self._count)
+        self._mirror = Mirror(
+            *(self.name, sides.client, sides.writes.client, clock, sides.hub_id, sides.hub),
+            *(self._namespaces, self._copies),
+        )
+        self._mirrors = False
+        self._besides: list[asyncio.Task[None]] = []
+        """The watches of namespaces and of pods, while the cluster answers."""
         self._complete = False
-        self._was_ready = condition_is(cluster, workload.SYNCER_READY)
-        self._unready_since: float | None = None
+        self._readiness = telling.Readiness(clock, condition_is(cluster, workload.SYNCER_READY))
         self._aside: set[Work | str] = set()
-        self._settled: dict[Work, str] = {}
-        self._orphans: set[Work] = set()
         self._news = asyncio.Event()
+        self.mind(cluster)
 
     # --- its life ---
 
@@ -84,33 +106,75 @@ class Syncer:
             self._close()
             await self._client.close()
 
+    def mind(self, cluster: Object) -> None:
+        """What people have said about deletions, adoption and events in the workload Cluster."""
+        mirrors = "events" in ((cluster.get("spec") or {}).get("mirror") or ())
+        if mirrors != self._mirrors:
+            self._mirrors = mirrors
+            self._close()
+            if self._health.reachable:
+                self._open()
+        said = cluster["metadata"].get("annotations") or {}
+        allowed, adopted = said.get(workload.ALLOW_DELETIONS) == "true", said.get(workload.ADOPT, "")
+        duties = self._duties
+        changed = (allowed, adopted) != (duties.guard.allowed, duties.adopted)
+        duties.guard.allowed, duties.adopted = allowed, adopted
+        if changed:
+            for work in [*self._say.held.about(), *self._say.foreign.about(), *self._hub.all_meant_for(self.name)]:
+                self._loop.queue.add(work)
+
     def set_kinds(self, kinds: Iterable[Synced], complete: bool) -> None:
         """What is copied; `complete` where nothing more is expected for now."""
         self._complete = complete
         wanted = set(kinds)
         for synced in [known for known in self._copies if known not in wanted]:
-            gone = self._copies.pop(synced)
-            if gone.task is not None:
-                gone.task.cancel()
+            del self._copies[synced]
+            if synced in self._watches:
+                self._watches.pop(synced).cancel()
         for synced in wanted - set(self._copies):
-            self._copies[synced] = Copies(self._reflector(synced))
+            self._copies[synced] = self._reflector(synced)
         if self._health.reachable:
             self._open()
-        self._report_soon()
+        self.report_soon()
 
     def _reflector(self, synced: Synced) -> Reflector:
         def changed(key: Key, obj: Object | None) -> None:
-            self._loop.queue.add(Work(synced, key[1], key[2]))
-            if obj is None:
-                self._loop.queue.add(key[1])
+            work = Work(synced, self._namespaces.hub_name(key[1]) if key[1] else "", key[2])
+            self._seen(work, obj)
+            self._loop.queue.add(work)
+            if obj is None and key[1]:
+                self._loop.queue.add(work.namespace)
 
         def listed() -> None:
             for work in self._hub.meant_for(self.name, synced):
                 self._loop.queue.add(work)
-            self._report_soon()
+            self._pending.look_everywhere()
+            self.report_soon()
 
-        labels = f"{workload.ASSIGNED}={self.name}"
-        return Reflector(self._client, synced.resource, self._clock, changed, labels=labels, listed=listed)
+        return Reflector(
+            self._client, synced.resource, self._clock, changed, labels=workload.ASSIGNED, listed=listed, keep=unmanaged
+        )
+
+    def _seen(self, work: Work, copy: Object | None) -> None:
+        """A copy as it is now: whom it names, and whether it is another hub's or registration's."""
+        api = work.synced.api
+        mine = copy is not None and is_ours(copy, self.hub_id)
+        refs = refs_of(copy, api.plural, api.group) if copy is not None and mine else frozenset()
+        refs = frozenset(Ref(ref.plural, work.namespace, ref.name) for ref in refs)
+        for ref in self._duties.references.put(self.name, work, api.group_resource, refs):
+            needed = self._hub.work_of(ref)
+            if needed is not None:
+                self._loop.queue.add(needed)
+        told = ""
+        if copy is not None and (origin := origin_of(copy)[0]):
+            if not mine:
+                told = f"{work.title} of hub {origin}"
+            elif workload.assigned_to(copy) != self.name:
+                told = f"{work.title} made for {workload.assigned_to(copy)}"
+        self._say.foreign.note(work, told)
+
+    async def _count(self, work: Work, pods: int) -> None:
+        await self._writes.count(work, self._hub.seen(work), pods)
 
     async def _probe(self) -> None:
         await self._client.read("/readyz")
@@ -120,28 +184,38 @@ class Syncer:
         for key in self._aside:
             self._loop.queue.add_after(key, ASIDE_SECONDS)
         self._aside.clear()
-        if self._unready_since is not None:
-            self._report_soon()
+        if self._readiness.since is not None:
+            self.report_soon()
 
     def _open(self) -> None:
         """A watch goes on where it was cut."""
-        for synced, copies in self._copies.items():
-            if copies.task is not None and copies.task.done() and not copies.task.cancelled():
-                log.error("syncer %s: a watch failed", self.name, exc_info=copies.task.exception())
-                copies.task = None
-            if copies.task is None:
+        if not self._besides:
+            mirror = (self._mirror.run,) if self._mirrors else ()
+            for run in (self._namespaces.reflector.run, self._pending.run, *mirror):
+                self._besides.append(asyncio.create_task(_kept(run), name=f"syncer {self.name}"))
+        for synced, reflector in self._copies.items():
+            watch = self._watches.get(synced)
+            if watch is not None and watch.done() and not watch.cancelled():
+                log.error("syncer %s: a watch failed", self.name, exc_info=watch.exception())
+            if watch is None or watch.done():
                 name = f"syncer {self.name} {synced.api.group_resource}"
-                copies.task = asyncio.create_task(copies.reflector.run(), name=name)
+                self._watches[synced] = asyncio.create_task(self._watch(reflector), name=name)
+
+    async def _watch(self, reflector: Reflector) -> None:
+        await self._namespaces.listed.wait()
+        await reflector.run()
 
     def _close(self) -> None:
-        for copies in self._copies.values():
-            if copies.task is not None:
-                copies.task.cancel()
-                copies.task = None
+        for watch in self._besides:
+            watch.cancel()
+        self._besides.clear()
+        for watch in self._watches.values():
+            watch.cancel()
+        self._watches.clear()
 
     # --- what it says ---
 
-    def _report_soon(self) -> None:
+    def report_soon(self) -> None:
         self._news.set()
 
     async def _report(self) -> None:
@@ -150,41 +224,21 @@ class Syncer:
             self._news.clear()
             try:
                 synced = sorted(synced.api.group_resource for synced in self._copies)
-                found = self._conditions()
-                await self._reporter.cluster(self.name, self.uid, found, synced if self._complete else None)
+                known = self._complete and self._tells_kinds
+                await self._reporter.cluster(self.name, self.uid, self.conditions(), synced if known else None)
             except ShoalError as error:
                 log.info("syncer %s: its status cannot be written: %s", self.name, error)
                 await self._clock.sleep(1.0)
                 self._news.set()
 
-    def _conditions(self) -> list[Condition]:
-        found = []
-        verdict = self._health.verdict
-        if verdict is not None:
-            status = "True" if verdict.healthy else "False"
-            found.append(Condition(workload.HEARTBEAT_HEALTHY, status, verdict.reason, verdict.message))
-        found += self._readiness()
-        names = sorted(f"{work.synced.api.group_resource} {work.namespace}/{work.name}" for work in self._orphans)
-        said = f"without an object on this hub, left alone: {', '.join(names[:MOST_NAMED])}"
-        said += f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-        found.append(Condition("Orphans", "True", "HubObjectsMissing" if names else "", said))
-        return found
-
-    def _readiness(self) -> list[Condition]:
-        """Nothing for a while where it was ready: a restart, or one more kind, is no failure."""
-        missing = sorted(s.api.group_resource for s, copies in self._copies.items() if not copies.reflector.synced)
-        if self._complete and not missing:
-            self._was_ready, self._unready_since = True, None
-            return [Condition(workload.SYNCER_READY, "True", "Syncing")]
-        now = self._clock.monotonic()
-        if self._unready_since is None:
-            self._unready_since = now
-        if self._was_ready and now - self._unready_since < GRACE_SECONDS:
-            return []
-        said = f"not listed yet: {', '.join(missing)}"
-        if not self._complete:
-            said = "it is not known yet which APIs the cluster offers"
-        return [Condition(workload.SYNCER_READY, "False", "WorkloadClusterStatusUnknown", said)]
+    def conditions(self) -> list[Condition]:
+        missing = [synced.api.group_resource for synced, found in self._copies.items() if not found.synced]
+        missing += self._hub.unlisted(set(self._copies))
+        return [
+            *telling.heartbeat(self._health.verdict),
+            *self._readiness.judge(self._complete, missing),
+            *self._say.conditions(self.hub_id),
+        ]
 
     # --- what it does ---
 
@@ -195,7 +249,7 @@ class Syncer:
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
                 if isinstance(key, Work):
-                    await self._sync(key)
+                    await self._duties.sync(key)
                 elif not self._is_used(key):
                     await self._namespaces.remove_empty(key)
         except (Unreachable, TimeoutError):
@@ -203,90 +257,15 @@ class Syncer:
             self._health.suspect()
 
     def _is_used(self, namespace: str) -> bool:
-        copies = (key for found in self._copies.values() for key in found.reflector.objects)
-        return any(key[1] == namespace for key in copies) or self._hub.has_any(self.name, namespace)
-
-    async def _sync(self, work: Work) -> None:
-        copies = self._copies.get(work.synced)
-        if copies is None:
-            return  # the kind is not offered there, or no longer
-        obj = self._hub.cached(work) or await self._hub.fresh(work)
-        copy = copies.reflector.objects.get(("", work.namespace, work.name))
-        target = Target(self.name, self._hub_id, work.synced.api.group_version, work.synced.kind, work.synced.status)
-        if (obj is not None and copy is None and _concerns(obj, self.name)) or (obj is None and copy is not None):
-            copy = await self._look(work)
-        todo = plan(target, obj, copy, self._settled.get(work, ""))
-        self._note_orphan(work, todo.orphan)
-        if copy is None and (obj is None or not _concerns(obj, self.name)):
-            self._loop.queue.add(work.namespace)  # nothing more of it here: perhaps of nothing else either
-        if obj is not None:
-            await self._carry_out(work, target, obj, todo)
-
-    async def _carry_out(self, work: Work, target: Target, obj: Object, todo: Plan) -> None:
-        if todo.hold:
-            held = await self._hub.hold(work, obj, self.name)
-            if held is None:
-                return  # going: the next look sees that
-            obj = held
-        if todo.apply is not None:
-            made = await self._apply(work, obj, todo.apply)
-            todo = plan(target, obj, made, self._settled.get(work, ""))
-        if todo.delete:
-            await self._delete(work, todo.delete)
-        if todo.delete or todo.wait:
-            raise Later("the copy is going")
-        if todo.release:
-            await self._hub.release(work, obj, workload.finalizer_of(self.name))
-            return
-        if workload.assigned_to(obj) == self.name:
-            await self._hub.tell(work, obj, todo.problem)
-        if todo.status is not None:
-            await self._hub.put_status(work, todo.status)
-
-    async def _look(self, work: Work) -> Object | None:
-        """None only where the cluster said by name that there is none."""
-        try:
-            return await self._client.get(work.synced.resource, work.name, work.namespace)
-        except NotFound as error:
-            if (error.kind, error.name) == (work.synced.api.plural, work.name):
-                return None
-            if await discover(self._client, work.synced.api.plural, work.synced.api.group) is None:
-                return None  # it answers and has no such kind
-            raise Unreachable(str(error)) from None
-
-    async def _apply(self, work: Work, obj: Object, wanted: Object) -> Object:
-        try:
-            try:
-                made = await self._client.apply(work.synced.resource, wanted, MANAGER)
-            except NotFound as error:
-                if error.kind != "namespaces":
-                    raise Unreachable(str(error)) from None
-                await self._namespaces.create(work.namespace)
-                made = await self._client.apply(work.synced.resource, wanted, MANAGER)
-        except StatusError as error:
-            if error.status_code < 500 and not isinstance(error, TooManyRequests):
-                await self._hub.tell(work, obj, f"{self.name} refused it: {error.message}"[:1000])
-            raise
-        self._settled.pop(work, None)
-        if not covers(wanted, made):
-            self._settled[work] = fingerprint(made)
-        return made
-
-    async def _delete(self, work: Work, uid: str) -> None:
-        try:
-            await self._client.delete(work.synced.resource, work.name, work.namespace, uid=uid)
-        except NotFound:
-            return
-
-    def _note_orphan(self, work: Work, orphan: bool) -> None:
-        if orphan == (work in self._orphans):
-            return
-        if orphan:
-            self._orphans.add(work)
-        else:
-            self._orphans.discard(work)
-        self._report_soon()
+        if not self._hub.is_complete():
+            raise Later("not everything is known that may be meant for it")
+        copies = (key for found in self._copies.values() for key in found.objects)
+        here = any(self._namespaces.hub_name(key[1]) == namespace for key in copies if key[1])
+        return here or self._hub.has_any(self.name, namespace)
 
 
-def _concerns(obj: Object, cluster: str) -> bool:
-    return workload.assigned_to(obj) == cluster or workload.finalizer_of(cluster) in workload.syncer_finalizers(obj)
+async def _kept(run: Callable[[], Awaitable[None]]) -> None:
+    try:
+        await run()
+    except Exception:
+        log.exception("a watch failed")

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from shoal.client.requests import Client, Kind
 from shoal.client.transport import Unreachable
 from shoal.clock import Clock, rfc3339_micro
-from shoal.fleet.bus.interface import Bus
+from shoal.fleet.bus.interface import Bus, Name
 from shoal.fleet.resources import CONFIG_MAPS, LEASES, LOGICAL_CLUSTERS, NAMESPACES, WORKERS
 from shoal.fleet.worker.registration.decide import lease, spec_patch, store_of, taken, worker_object
 from shoal.fleet.worker.settings import WorkerSettings
@@ -31,14 +32,37 @@ PIN = "hub"
 RETRY_SECONDS = 1.0
 
 
+class Renewals(Protocol):
+    """Who is told of renewals of the Lease (`fence.fence`)."""
+
+    @property
+    def fences(self) -> bool: ...
+
+    def now(self) -> float: ...
+
+    def renewed(self, start: float) -> None: ...
+
+
 class Registration:
-    def __init__(self, hub: Client, own: Client, clock: Clock, settings: WorkerSettings, bus: Bus) -> None:
+    def __init__(
+        self,
+        hub: Client,
+        own: Client,
+        clock: Clock,
+        settings: WorkerSettings,
+        bus: Bus,
+        fence: Renewals | None = None,
+    ) -> None:
+        """`fence` is told of every renewal of the Lease."""
         self._hub, self._own, self._clock, self._settings, self._bus = hub, own, clock, settings, bus
-        self._store = ""
+        self._fence = fence
+        self._store = self._pinned = ""
         self.hub = ""
         """The id of the hub it talks to, as of the last heartbeat."""
         self.joined = asyncio.Event()
         """The name is ours, at the hub."""
+        self.on_awaited: Callable[[Name], None] = lambda name: None
+        """Called for a ManagedCluster that was here before and whose end waits for this worker's word."""
         self.loop: Loop[str] = Loop("fleet-registration", clock, self.reconcile, workers=1)
         self.loop.sources.append(self._start)
 
@@ -57,12 +81,15 @@ class Registration:
 
     async def _register(self) -> None:
         self.hub = await self._bus.hub_id()
-        await self._pin()
+        self._pinned = await self._pin()
         if not self._store:
             self._store = str((await self._own.get(LOGICAL_CLUSTERS, "root"))["metadata"]["uid"])
         try:
             worker = await self._hub.get(WORKERS, self._settings.name, fleet.NAMESPACE)
         except NotFound:
+            if self._settings.declared:
+                self.joined.clear()
+                raise Later(f"there is no Worker {self._settings.name} any more") from None
             worker = await self._hub.create(WORKERS, worker_object(self._settings, self._store), fleet.NAMESPACE)
             log.info("worker %s joined", self._settings.name)
         if not store_of(worker):
@@ -77,29 +104,41 @@ class Registration:
         if patch is not None:
             await self._hub.merge(WORKERS, self._settings.name, patch, fleet.NAMESPACE)
         self.joined.set()
+        for each in fleet.status_of(worker).get("awaited") or ():
+            namespace, _, name = each.partition("/")
+            self.on_awaited((namespace, name))
 
     async def _renew(self) -> None:
         name, now = fleet.lease_name(self._settings.name), rfc3339_micro(self._clock.now())
-        patch = {"spec": {"renewTime": now, "holderIdentity": self._store}}
+        # That it belongs to another hub is for people to see at this one.
+        fences = self._fence is not None and self._fence.fences
+        annotations = {
+            fleet.PINNED_HUB: self._pinned if self._pinned != self.hub else None,
+            fleet.FENCES: "true" if fences else None,
+        }
+        begun = self._fence.now() if self._fence is not None else 0.0
+        patch = {"metadata": {"annotations": annotations}, "spec": {"renewTime": now, "holderIdentity": self._store}}
         try:
             await self._hub.merge(LEASES, name, patch, fleet.NAMESPACE)
         except NotFound:
-            await self._hub.create(LEASES, lease(self._settings, self._store, now), fleet.NAMESPACE)
+            await self._hub.create(LEASES, lease(self._settings, self._store, now, fences=fences), fleet.NAMESPACE)
+        if self._fence is not None and self._pinned == self.hub:
+            self._fence.renewed(begun)
 
-    async def _pin(self) -> None:
+    async def _pin(self) -> str:
         """The first hub it talks to is its hub, until somebody takes the pin out."""
         try:
-            await self._own.get(CONFIG_MAPS, PIN, fleet.NAMESPACE)
-            return
+            return _id_of(await self._own.get(CONFIG_MAPS, PIN, fleet.NAMESPACE))
         except NotFound:
             pass
         body = {"metadata": {"name": PIN, "namespace": fleet.NAMESPACE}, "data": {"id": self.hub}}
         await _ensure_namespace(self._own)
         await _create(self._own, CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", **body}, fleet.NAMESPACE)
+        return self.hub
 
     async def check_hub(self) -> None:
         """Before anything is deleted: whether the hub that asks for it is still the one it belongs to."""
-        pinned = (await self._own.get(CONFIG_MAPS, PIN, fleet.NAMESPACE)).get("data", {}).get("id")
+        pinned = _id_of(await self._own.get(CONFIG_MAPS, PIN, fleet.NAMESPACE))
         if pinned != await self._bus.hub_id():
             message = (
                 f"the hub is not the one worker {self._settings.name} joined: deletions are held; to accept it, delete "
@@ -107,6 +146,10 @@ class Registration:
             )
             log.warning("%s", message)
             raise Later(message)
+
+
+def _id_of(pin: Object) -> str:
+    return str((pin.get("data") or {}).get("id") or "")
 
 
 async def _ensure_namespace(client: Client) -> None:

@@ -27,7 +27,7 @@ def worker_spec(settings: WorkerSettings) -> Object:
         "versions": list(SUPPORTED),
         "capacity": settings.capacity,
         "location": settings.location,
-        "infrastructure": "process",
+        "infrastructure": settings.infrastructure,
         "provides": list(settings.provides),
     }
 
@@ -43,17 +43,26 @@ def taken(worker: Object, store: str) -> Object:
 
 
 def spec_patch(worker: Object, settings: WorkerSettings) -> Object | None:
-    """What differs; None: nothing."""
-    spec = fleet.spec_of(worker)
-    different = {key: value for key, value in worker_spec(settings).items() if spec.get(key) != value}
+    """What differs; None: nothing. One that a hub runs, or whose cluster got it from the hub, says its version only,
+    and the versions if nobody did."""
+    spec, said = fleet.spec_of(worker), worker_spec(settings)
+    supervised = settings.declared or fleet.SUPERVISOR in (worker["metadata"].get("annotations") or {})
+    if supervised or spec.get("infrastructure") == fleet.KIND:
+        said = {key: said[key] for key in ("version", "versions") if key == "version" or not spec.get(key)}
+    elif spec.get("infrastructure") != fleet.PROCESS:
+        del said["infrastructure"]  # somebody knows better what it is
+    different = {key: value for key, value in said.items() if spec.get(key) != value}
     return {"spec": different} if different else None
 
 
-def lease(settings: WorkerSettings, store: str, now: str) -> Object:
+def lease(settings: WorkerSettings, store: str, now: str, *, fences: bool = False) -> Object:
+    metadata: Object = {"name": fleet.lease_name(settings.name), "namespace": fleet.NAMESPACE}
+    if fences:
+        metadata["annotations"] = {fleet.FENCES: "true"}
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
-        "metadata": {"name": fleet.lease_name(settings.name), "namespace": fleet.NAMESPACE},
+        "metadata": metadata,
         "spec": {
             "holderIdentity": store,
             "leaseDurationSeconds": int(fleet.SILENCE_SECONDS),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from zlib import crc32
 
 from shoal.clock import Clock, rfc3339
 from shoal.fleet.bus.interface import Bus, Message, Name, NameTaken, Report
@@ -12,13 +13,20 @@ from shoal.fleet.worker.own import CLUSTERS, EMBEDDED_CLUSTERS, MACHINE_DEPLOYME
 from shoal.fleet.worker.registration.controller import Registration
 from shoal.fleet.worker.reporter.decide import Hosted, failed, is_provisioned, report
 from shoal.fleet.worker.reporter.kubeconfig import published
+from shoal.fleet.worker.restoring.decide import restored
 from shoal.fleet.worker.settings import WorkerSettings
 from shoal.fleet.worker.subscriber.decide import mark_of
 from shoal.kinds import fleet, nodepools
 from shoal.objects.errors import NotFound
 from shoal.runtime.loop import Later, Loop
+from shoal.runtime.pace import Pace
 
 Object = dict[str, Any]
+
+WRITES_PER_SECOND, WRITES_AT_ONCE = 200.0, 200
+"""After a long cut everything may differ at once."""
+VERIFY_SECONDS = 3600.0
+"""How often the hub's kubeconfig of a cluster is looked at while nothing changes: somebody may have deleted it."""
 
 
 class Reporter:
@@ -27,35 +35,58 @@ class Reporter:
     ) -> None:
         self._clock, self._bus, self._root, self._settings = clock, bus, root, settings
         self._registration = registration
+        self._pace = Pace(clock, WRITES_PER_SECOND, WRITES_AT_ONCE)
+        self._verified: dict[Name, float] = {}
+        """When the hub's kubeconfig of each was looked at last, or may be thought to have been."""
+        self._made: dict[Name, tuple[str, str]] = {}
+        """Kubeconfigs for the hub, with the revision of the Secret each was made of."""
         self.loop: Loop[Name] = Loop("fleet-reporter", clock, self.reconcile)
         bus.listen(self.loop.queue.add)
         root.listen(self.loop.queue.add)
 
-    async def reconcile(self, name: Name) -> None:
+    async def reconcile(self, name: Name) -> float | None:
         if not self._root.synced:
             raise Later("the worker's own root has not been listed yet")
         message, copy = self._bus.newest(name), self._root.get(MANAGED_CLUSTERS, *name)
         if message is None or message.deleting or copy is None:
-            return
+            self._verified.pop(name, None)
+            self._made.pop(name, None)
+            return None
+        if not self._bus.live:
+            return None  # when it is again, all are looked at, and what differs is said then
         if not self._registration.joined.is_set():
             raise Later("the hub has not let this worker join")
         mark = mark_of(copy)
         if (mark.uid, mark.epoch) != (message.mark.uid, message.mark.epoch):
-            return  # the subscriber has not come that far; it will be heard of
+            return None  # the subscriber has not come that far; it will be heard of
         now = rfc3339(self._clock.now())
         try:
             hosted = self._hosted(name)
         except ValueError as error:
             await self._tell(message, Report(failed(message.managed, fleet.BROKEN_KUBECONFIG, str(error), now)))
-            return
-        status = report(message.managed, hosted, self._settings, now)
+            return None
+        status = report(restored(message.managed, now), hosted, self._settings, now)
+        left = self._until_verified(name)
         try:
-            await self._tell(message, Report(status, hosted.kubeconfig))
+            await self._tell(message, Report(status, hosted.kubeconfig, verify=left <= 0))
         except NameTaken as taken:
             await self._tell(message, Report(failed(message.managed, fleet.SECRET_TAKEN, str(taken), now)))
             raise Later(str(taken)) from None
+        if left <= 0:
+            self._verified[name] = self._clock.monotonic()
+        return left if left > 0 else VERIFY_SECONDS
+
+    def _until_verified(self, name: Name) -> float:
+        """Seconds. After a start they are not all looked at together: each has its own place in the hour."""
+        now = self._clock.monotonic()
+        place = crc32("/".join(name).encode()) % 1000 / 1000
+        return self._verified.setdefault(name, now - place * VERIFY_SECONDS) + VERIFY_SECONDS - now
 
     async def _tell(self, message: Message, told: Report) -> None:
+        if told.status != fleet.status_of(message.managed):
+            await self._pace.turn()
+            if self._bus.newest(message.name) is not message:
+                return  # overtaken while it waited; the newer one is looked at next
         try:
             await self._bus.report(message, told)
         except NotFound:
@@ -67,11 +98,20 @@ class Reporter:
         secret = self._root.get(SECRETS, namespace, fleet.kubeconfig_secret(one))
         kubeconfig = ""
         if secret is not None and is_provisioned(cluster):
-            server = self._settings.hub_url + fleet.stable_path(namespace, one)
-            kubeconfig = published(secret, one, server, self._settings.hub_authority)
+            kubeconfig = self._kubeconfig(name, secret)
         pools = {
             obj["metadata"]["labels"][nodepools.LABEL]: obj
             for (plural, _), obj in self._root.of(name).items()
             if plural == MACHINE_DEPLOYMENTS.plural and is_of_pool(obj)
         }
         return Hosted(cluster, kubeconfig, self._root.get(EMBEDDED_CLUSTERS, namespace, one), pools)
+
+    def _kubeconfig(self, name: Name, secret: Object) -> str:
+        """As the hub is to have it; made once, since all are looked at again when a link comes back."""
+        revision = str(secret["metadata"]["resourceVersion"])
+        known, text = self._made.get(name, ("", ""))
+        if known != revision:
+            server = self._settings.hub_url + fleet.stable_path(*name)
+            text = published(secret, name[1], server, self._settings.hub_authority)
+            self._made[name] = revision, text
+        return text

@@ -53,7 +53,9 @@ def report(managed: Object, hosted: Hosted, worker: WorkerSettings, now: str) ->
         return _phased(told)
     upgraded = _upgraded(managed, hosted)
     told = _condition(told, fleet.UPGRADED, upgraded, now)
-    told = _with_status(told, {"version": running_version(hosted.control_plane) or worker.version})
+    published = fleet.kubeconfig_hash(hosted.kubeconfig)
+    version = running_version(hosted.control_plane) or worker.version
+    told = _with_status(told, {"version": version, "kubeconfigHash": published})
     if upgraded[1] == fleet.VERSION_REFUSED:
         return _phased(_with_status(told, {"errors": fleet.errors_with(told, *upgraded[1:], now)}))
     status = _phased(told)

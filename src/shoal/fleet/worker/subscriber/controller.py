@@ -6,15 +6,17 @@ An assignment that is no longer seen is not a deletion: the copy stays.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
 from shoal.client.requests import Client
 from shoal.clock import Clock
-from shoal.fleet.bus.interface import Bus, Name
+from shoal.fleet.bus.interface import Bus, Message, Name
 from shoal.fleet.resources import MANAGED_CLUSTERS, NAMESPACES
 from shoal.fleet.worker.own import OwnRoot
 from shoal.fleet.worker.registration.controller import Registration
+from shoal.fleet.worker.subscriber import memory
 from shoal.fleet.worker.subscriber.decide import Step, decide
 from shoal.objects.errors import AlreadyExists, NotFound
 from shoal.runtime.loop import Later, Loop
@@ -23,8 +25,20 @@ Object = dict[str, Any]
 
 
 class Subscriber:
-    def __init__(self, own: Client, clock: Clock, bus: Bus, root: OwnRoot, registration: Registration) -> None:
-        self._own, self._bus, self._registration = own, bus, registration
+    def __init__(
+        self,
+        own: Client,
+        clock: Clock,
+        bus: Bus,
+        root: OwnRoot,
+        registration: Registration,
+        remember_after: float | None = memory.CALM_SECONDS,
+    ) -> None:
+        """`remember_after`: seconds for which nothing was heard of a ManagedCluster; None: the bus needs no memory."""
+        self._own, self._clock, self._bus, self._registration = own, clock, bus, registration
+        self._remember_after = remember_after
+        self._heard: dict[Name, tuple[int, float]] = {}
+        """The revision of each that is not remembered yet, and when it came."""
         self.loop: Loop[Name] = Loop("fleet-subscriber", clock, self.reconcile)
         self.loop.sources.append(self._listen)
         bus.listen(self.loop.queue.add)
@@ -34,15 +48,18 @@ class Subscriber:
         await self._registration.joined.wait()
         await self._bus.run()
 
-    async def reconcile(self, name: Name) -> None:
+    async def reconcile(self, name: Name) -> float | None:
         message = self._bus.newest(name)
         if message is None:
-            return
+            self._heard.pop(name, None)
+            return None
         if not self._registration.joined.is_set():
             raise Later("the hub has not let this worker join")
         copy = await self._copy(name)
         decision = decide(message, copy, self._registration.hub)
         match decision.step:
+            case Step.NOTHING if copy is not None:
+                return await self._remember(message, copy)
             case Step.CREATE:
                 assert decision.copy is not None
                 await self._create(name, decision.copy)
@@ -55,6 +72,24 @@ class Subscriber:
                 await self._own.delete(MANAGED_CLUSTERS, name[1], name[0], uid=copy["metadata"]["uid"])
             case Step.ACKNOWLEDGE:
                 await self._bus.acknowledge(message)
+        return None
+
+    async def _remember(self, message: Message, copy: Object) -> float | None:
+        """When to come back for it."""
+        patch = memory.remembering(message, copy, self._registration.hub)
+        if patch is None or self._remember_after is None:
+            self._heard.pop(message.name, None)
+            return None
+        now, revision = self._clock.monotonic(), message.mark.revision
+        known, since = self._heard.get(message.name, (0, now))
+        if known != revision:
+            since = now
+        self._heard[message.name] = revision, since
+        left = since + self._remember_after - now
+        if left > 0:
+            return left
+        await self._own.merge(MANAGED_CLUSTERS, message.name[1], patch, message.name[0])
+        return None
 
     async def _copy(self, name: Name) -> Object | None:
         try:
@@ -70,3 +105,14 @@ class Subscriber:
             with suppress(AlreadyExists):
                 await self._own.create(NAMESPACES, namespace)
             await self._own.create(MANAGED_CLUSTERS, copy, name[0])
+
+
+def recalling(own: Client) -> Callable[[str], Awaitable[list[Message]]]:
+    """What this worker's own root remembers of a hub."""
+
+    async def recall(hub: str) -> list[Message]:
+        copies, _ = await own.list_all(MANAGED_CLUSTERS)
+        found = (memory.recalled(copy, hub) for copy in copies)
+        return [message for message in found if message is not None]
+
+    return recall

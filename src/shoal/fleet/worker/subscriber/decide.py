@@ -11,7 +11,7 @@ from typing import Any
 
 from shoal.fleet.bus.decide import is_stale
 from shoal.fleet.bus.interface import Mark, Message
-from shoal.kinds import fleet
+from shoal.kinds import fleet, moving
 from shoal.objects import mergepatch
 
 Object = dict[str, Any]
@@ -38,6 +38,8 @@ class Decision:
 
 def decide(message: Message, copy: Object | None, hub: str) -> Decision:
     """`hub` is the id of the hub that sent it."""
+    if is_to_be_restored(message, copy):
+        return Decision(Step.NOTHING)  # all of it comes at once, the copy too
     if copy is None:
         # The worker's own store is the truth about what it hosts: without a copy there is nothing.
         return Decision(Step.ACKNOWLEDGE) if message.deleting else Decision(Step.CREATE, copy_of(message, hub))
@@ -52,12 +54,21 @@ def decide(message: Message, copy: Object | None, hub: str) -> Decision:
         return Decision(Step.NOTHING)
     patch = {
         "metadata": {
-            "annotations": _annotations(message.mark, hub),
+            "annotations": annotations_of(message.mark, hub),
             "resourceVersion": copy["metadata"]["resourceVersion"],
         },
         "spec": mergepatch.create(fleet.spec_of(copy), fleet.spec_of(message.managed)),
     }
     return Decision(Step.UPDATE, patch)
+
+
+def is_to_be_restored(message: Message, copy: Object | None) -> bool:
+    """Whether the hub wants it as another worker had it, and it is not here yet; or wants nothing of it any more, and
+    what is here is of before that."""
+    if not moving.restore_from(message.managed) or (message.deleting and copy is None):
+        return False
+    mark = mark_of(copy) if copy is not None else None
+    return mark is None or (mark.uid == message.mark.uid and mark.epoch < message.mark.epoch)
 
 
 def copy_of(message: Message, hub: str) -> Object:
@@ -68,7 +79,7 @@ def copy_of(message: Message, hub: str) -> Object:
         "metadata": {
             "name": name,
             "namespace": namespace,
-            "annotations": _annotations(message.mark, hub),
+            "annotations": annotations_of(message.mark, hub),
             "finalizers": [fleet.FINALIZER],
         },
         "spec": fleet.spec_of(message.managed),
@@ -85,7 +96,7 @@ def hub_of(copy: Object) -> str:
     return str((copy["metadata"].get("annotations") or {}).get(HUB) or "")
 
 
-def _annotations(mark: Mark, hub: str) -> dict[str, str]:
+def annotations_of(mark: Mark, hub: str) -> dict[str, str]:
     return {
         HUB: hub,
         UID: mark.uid,

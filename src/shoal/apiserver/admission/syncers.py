@@ -1,0 +1,76 @@
+"""What a syncer that runs elsewhere may write into the objects it may write.
+
+It looks at the object that is stored, so a syncer whose object has just been given to another cluster is refused,
+whatever the authorizer saw. An object's author is not the syncer: spec, labels and owners are not its to change.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shoal.apiserver.core import Call, Core
+from shoal.apiserver.paths import ROOT
+from shoal.apiserver.syncers import belonging
+from shoal.kinds import apiresource, workload
+from shoal.objects.errors import Forbidden
+
+Object = dict[str, Any]
+
+_SERVERS = ("resourceVersion", "managedFields", "generation", "finalizers", "annotations")
+_TELLS = {workload.PROBLEM: "", workload.UNSCHEDULABLE: ""}
+_IMPORTS = (apiresource.GROUP, apiresource.IMPORTS)
+
+
+def admit(core: Core, call: Call, new: Object, old: Object | None) -> None:
+    cluster = workload.cluster_of_syncer(call.user.name)
+    if not cluster or call.user.cluster != ROOT or call.target.cluster != ROOT:
+        return
+    group, plural = call.resource.group, call.resource.plural
+    wrong = ""
+    if (group, plural) == _IMPORTS:
+        wrong = import_wrong(cluster, new)
+    elif (group, plural) == ("", "events"):
+        wrong = "" if new.get("reportingInstance") == cluster else "an event names the cluster it is from"
+    elif group in (workload.GROUP, apiresource.GROUP):
+        return
+    elif old is None:
+        wrong = "a syncer creates nothing"
+    else:
+        wrong = object_wrong(cluster, new, old, call.target.subresource)
+    if wrong:
+        name = new["metadata"].get("name") or ""
+        message = f'{call.resource.group_resource} "{name}" is forbidden: {wrong}'
+        raise Forbidden(message, name=name, group=group, kind=plural)
+
+
+def import_wrong(cluster: str, new: Object) -> str:
+    if (new.get("spec") or {}).get("location") != cluster:
+        return "a syncer tells what its own cluster offers"
+    owners = new["metadata"].get("ownerReferences") or ()
+    if any((owner.get("kind"), owner.get("name")) != (workload.KIND, cluster) for owner in owners):
+        return "an import belongs to its workload Cluster, and to nothing else"
+    return ""
+
+
+def object_wrong(cluster: str, new: Object, old: Object, subresource: str) -> str:
+    how = belonging(old, cluster)
+    if not how:
+        return "it is not meant for this syncer's cluster, nor named by what is"
+    if subresource:
+        return "" if how != "needed" else "a syncer writes the status of what is meant for its cluster only"
+    before, after = old["metadata"], new["metadata"]
+    if any(new.get(key) != old.get(key) for key in {*new, *old} - {"metadata"}):
+        return "a syncer changes nothing of an object but its status and its finalizer"
+    for key in {*after, *before} - {*_SERVERS}:
+        if (after.get(key) or None) != (before.get(key) or None):
+            return f"a syncer may not change metadata.{key}"
+    then, now = (dict(obj.get("annotations") or {}) for obj in (before, after))
+    if then | _TELLS != now | _TELLS:
+        return f"a syncer may set the annotation {workload.PROBLEM} only"
+    own = workload.finalizer_of(cluster)
+    if how != "assigned" and own in (after.get("finalizers") or ()) and own not in (before.get("finalizers") or ()):
+        return "a syncer holds what is meant for its cluster only"
+    held, holds = ([name for name in obj.get("finalizers") or () if name != own] for obj in (before, after))
+    if held != holds:
+        return f"a syncer may set the finalizer {own} only"
+    return ""

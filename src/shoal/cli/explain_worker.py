@@ -1,0 +1,53 @@
+"""`shoal explain worker`: what it says of itself, and where each of its ManagedClusters could go."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+import orjson
+
+from shoal.assemble.explain import WorkerExplanation, explain_a_worker
+from shoal.cli.asking import AskingError, ask
+from shoal.client.requests import Client
+from shoal.objects.errors import NotFound
+
+KINDS = ("worker", "workers", "wk")
+SHOWN = 50
+
+
+def explain(name: str, output: str, kubeconfig: Path | None, data_dir: Path | None) -> None:
+    async def question(client: Client) -> WorkerExplanation:
+        return await explain_a_worker(client, name)
+
+    try:
+        found = ask(kubeconfig, data_dir, question)
+    except NotFound as error:
+        raise AskingError(str(error), "shoal status shows those there are") from None
+    if output == "json":
+        click.echo(orjson.dumps(asdict(found), option=orjson.OPT_INDENT_2).decode())
+    else:
+        for line in text(found):
+            click.echo(line)
+
+
+def text(found: WorkerExplanation) -> list[str]:
+    number = len(found.hosted)
+    lines = [f"worker {found.worker} has {number} ManagedCluster{'s' if number != 1 else ''}"]
+    lines += [f"  {type_} {status} ({reason}): {message}" for type_, status, reason, message in found.said]
+    if found.hosted:
+        head = ["MANAGEDCLUSTER", "PHASE", "MOVES TO", "COULD GO TO", "IF THE WORKER IS LOST"]
+        rows = [
+            [each.name, each.phase, each.moving or "-", each.elsewhere or each.why, each.if_lost]
+            for each in found.hosted[:SHOWN]
+        ]
+        lines += ["", *_table([head, *rows])]
+        if number > SHOWN:
+            lines.append(f"  and {number - SHOWN} more (-o json shows all)")
+    return lines
+
+
+def _table(lines: list[list[str]]) -> list[str]:
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]

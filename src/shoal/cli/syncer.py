@@ -1,0 +1,51 @@
+"""`shoal syncer`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from shoal.assemble.syncer import DEFAULT_RESOURCES, run_syncer
+from shoal.cli.asking import AskingError
+from shoal.client.transport import Unreachable
+from shoal.objects.errors import Forbidden, Unauthorized
+
+FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+
+
+@click.command(name="syncer")
+@click.option(
+    "--from-kubeconfig",
+    type=FILE,
+    required=True,
+    help="Of the hub. The one of shoal join-cluster has the least rights.",
+)
+@click.option("--to-kubeconfig", type=FILE, help="Of the cluster. [the one this process runs in]")
+@click.option("--to-context", default="", help="Of that kubeconfig. [its current one]")
+@click.option("--cluster", required=True, metavar="NAME", help="Of the workload Cluster on the hub.")
+@click.option(
+    "--resources-to-sync",
+    default=",".join(DEFAULT_RESOURCES),
+    show_default=True,
+    metavar="A,B",
+    help="What the hub is told that the cluster serves; * is everything.",
+)
+def command(
+    from_kubeconfig: Path, to_kubeconfig: Path | None, to_context: str, cluster: str, resources_to_sync: str
+) -> None:
+    """Syncs one cluster until it is stopped: what the hub has for it goes down, status goes up.
+
+    The hub runs syncers itself with --sync-mode push; this is for pull, and for doing it by hand.
+    """
+    resources = tuple(name.strip() for name in resources_to_sync.split(",") if name.strip())
+    try:
+        run_syncer(from_kubeconfig, to_kubeconfig, to_context, cluster, resources, lambda: announce(cluster))
+    except Unreachable as error:
+        raise AskingError(str(error), exit_code=3) from None
+    except (Unauthorized, Forbidden) as error:
+        raise AskingError(str(error), f"the credentials are those in {from_kubeconfig}", exit_code=4) from None
+
+
+def announce(cluster: str) -> None:
+    click.echo(f"{cluster} is synced until this process ends", err=True)

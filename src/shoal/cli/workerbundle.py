@@ -1,0 +1,38 @@
+"""`shoal worker-bundle`: what a hub puts into the cluster of a Worker, to be put there by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from shoal.assemble.bundle import JOIN_FILE, files, secret_name, texts
+from shoal.kinds.fleet import NAMESPACE
+from shoal.kinds.joining import wrong_name
+
+
+@click.command(name="worker-bundle")
+@click.option("--name", required=True, help="Of the Worker at the hub.")
+@click.option("--image", default="", help="What runs there. [that of this version]")
+@click.option(
+    "--directory", type=click.Path(path_type=Path, file_okay=False), help="Writes files for kubectl apply -k."
+)
+def command(name: str, image: str, directory: Path | None) -> None:
+    """Prints the objects by which a worker runs in a cluster, for kubectl apply -f -.
+
+    A hub applies them by itself for a Worker with infrastructure kind; this is for clusters that it cannot reach.
+    """
+    wrong = wrong_name(name)
+    if wrong:
+        raise click.UsageError(f"--name {name}: {wrong}")
+    if directory is None:
+        click.echo("---\n".join(texts(name, image)), nl=False)
+        where = f"-n {NAMESPACE} create secret generic {secret_name(name)} --from-file=kubeconfig={JOIN_FILE}"
+        click.echo(f"next: shoal join-token create --name {name} -o kubeconfig > {JOIN_FILE}", err=True)
+        click.echo(f"      kubectl {where}", err=True)
+        return
+    directory.mkdir(parents=True, exist_ok=True)
+    for file, text in files(name, image).items():
+        (directory / file).write_text(text)
+    click.echo(f"next: shoal join-token create --name {name} -o kubeconfig > {directory / JOIN_FILE}", err=True)
+    click.echo(f"      kubectl apply -k {directory}", err=True)

@@ -1,0 +1,69 @@
+"""The cheapest flow from a source to a sink, as much of it as pays: for finding the fewest moves. Pure.
+
+Successive shortest paths: the cheapest way through what is left is taken until none costs less than nothing. Costs may
+be negative as long as no circle is.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class _Edge:
+    to: int
+    left: int
+    cost: int
+    back: int
+    """Where the opposite edge is among those of `to`."""
+
+
+class Flow:
+    def __init__(self, nodes: int) -> None:
+        self._edges: list[list[_Edge]] = [[] for _ in range(nodes)]
+
+    def add(self, start: int, end: int, capacity: int, cost: int = 0) -> tuple[int, int]:
+        """Names the edge, for `used`."""
+        there, back = self._edges[start], self._edges[end]
+        there.append(_Edge(end, capacity, cost, len(back)))
+        back.append(_Edge(start, 0, -cost, len(there) - 1))
+        return start, len(there) - 1
+
+    def used(self, name: tuple[int, int]) -> int:
+        edge = self._edges[name[0]][name[1]]
+        return self._edges[edge.to][edge.back].left
+
+    def run(self, source: int, sink: int) -> None:
+        while self._push(source, sink):
+            pass
+
+    def _push(self, source: int, sink: int) -> bool:
+        far, came = self._paths(source)
+        if sink not in came or far[sink] >= 0:
+            return False
+        path, node = [], sink
+        while node != source:
+            path.append(came[node])
+            node = came[node][0]
+        amount = min(self._edges[start][index].left for start, index in path)
+        for start, index in path:
+            edge = self._edges[start][index]
+            edge.left -= amount
+            self._edges[edge.to][edge.back].left += amount
+        return True
+
+    def _paths(self, source: int) -> tuple[dict[int, int], dict[int, tuple[int, int]]]:
+        far, came = {source: 0}, {}
+        waiting, queued = deque([source]), {source}
+        while waiting:
+            node = waiting.popleft()
+            queued.discard(node)
+            for index, edge in enumerate(self._edges[node]):
+                if edge.left and far[node] + edge.cost < far.get(edge.to, 1 << 60):
+                    far[edge.to] = far[node] + edge.cost
+                    came[edge.to] = node, index
+                    if edge.to not in queued:
+                        queued.add(edge.to)
+                        waiting.append(edge.to)
+        return far, came

@@ -1,0 +1,96 @@
+"""The CRD that serves what is negotiated of a kind Kubernetes does not know, in all its versions. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from shoal.kinds.apiextensions import version_priority
+from shoal.kinds.apiresource import COMMON, FROM_IMPORTS, Api
+from shoal.kinds.apischema import digest_of, plain
+
+Object = dict[str, Any]
+
+DIGEST = "apiresource.kcp.dev/schema-digest"
+"""Annotation: what the CRD was made of."""
+NAMES = ("plural", "singular", "shortNames", "kind", "listKind", "categories")
+_SCALE: Object = {
+    "specReplicasPath": ".spec.replicas",
+    "statusReplicasPath": ".status.replicas",
+    "labelSelectorPath": ".status.selector",
+}
+"""Where the cluster's CRD could not be read: discovery names no paths."""
+
+
+def definition(published: Sequence[Object], old: Object | None) -> Object | None:
+    """The CRD as it has to be written for the negotiated resources of one kind; None if it is that already."""
+    ordered = sorted(
+        (each["spec"] for each in published), key=lambda spec: version_priority(spec["groupVersion"]["version"])
+    )
+    newest = ordered[0]
+    group = newest["groupVersion"]["group"]
+    fitting = [spec for spec in ordered if all(spec[key] == newest[key] for key in ("kind", "scope"))]
+    versions = [_version(spec, storage=spec is newest) for spec in fitting]
+    versions += _still_stored(old, {version["name"] for version in versions})
+    names = {key: newest[key] for key in NAMES if newest.get(key)}
+    spec: Object = {"group": group, "scope": newest["scope"], "names": names, "versions": versions}
+    digest = digest_of(spec)
+    if old is not None and (old["metadata"].get("annotations") or {}).get(DIGEST) == digest:
+        return None
+    annotations = {FROM_IMPORTS: "true", DIGEST: digest}
+    if group.endswith((".k8s.io", ".kubernetes.io")):
+        annotations["api-approved.kubernetes.io"] = "unapproved, learned from a workload Cluster"
+    metadata: Object = {**(old["metadata"] if old is not None else {"name": f"{newest['plural']}.{group}"})}
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), **annotations}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": metadata,
+        "spec": spec,
+    }
+
+
+def spec_of(crd: Object, api: Api, offered: Object) -> Object | None:
+    """What a CRD made by hand says of the API, in the fields of an import; None: it does not serve that version."""
+    found = next((one for one in crd["spec"]["versions"] if one["name"] == api.version and one.get("served")), None)
+    if found is None:
+        return None
+    schema = plain((found.get("schema") or {}).get("openAPIV3Schema") or {})
+    names = {key: crd["spec"]["names"][key] for key in NAMES if key in crd["spec"]["names"]}
+    made = {key: offered[key] for key in COMMON if key in offered} | names
+    made |= {"scope": crd["spec"]["scope"], "openAPIV3Schema": schema, "schemaDigest": digest_of(schema)}
+    made["subResources"] = subresources_of(found)
+    made["columnDefinitions"] = found.get("additionalPrinterColumns") or []
+    return made
+
+
+def subresources_of(version: Object) -> list[Object]:
+    """As an import lists those of a version of a CRD."""
+    return [{"name": name, **said} for name, said in sorted((version.get("subresources") or {}).items())]
+
+
+def _version(spec: Object, storage: bool) -> Object:
+    subresources = {
+        sub["name"]: {key: sub[key] for key in _SCALE if key in sub} for sub in spec.get("subResources") or ()
+    }
+    if subresources.get("scale") == {}:
+        subresources["scale"] = _SCALE
+    return {
+        "name": spec["groupVersion"]["version"],
+        "served": True,
+        "storage": storage,
+        "schema": {"openAPIV3Schema": spec["openAPIV3Schema"]},
+        "subresources": subresources,
+        "additionalPrinterColumns": spec.get("columnDefinitions") or [],
+    }
+
+
+def _still_stored(old: Object | None, kept: set[str]) -> list[Object]:
+    """Versions that objects may be stored in stay, and are served no more."""
+    stored = ((old or {}).get("status") or {}).get("storedVersions") or ()
+    versions = old["spec"]["versions"] if old is not None else ()
+    return [
+        {**version, "served": False, "storage": False}
+        for version in versions
+        if version["name"] in stored and version["name"] not in kept
+    ]

@@ -1,0 +1,184 @@
+"""What a syncer does about one object: looks at both sides, decides, and carries it out.
+
+Nothing is written in a cluster that is not ours there, and nothing is deleted but on the hub's word, by its uid, from
+the hub's own store, and not too much at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from shoal.client.reflector import Reflector
+from shoal.clock import Clock
+from shoal.kinds import workload
+from shoal.objects.errors import Conflict, Forbidden, NotFound, StatusError, TooManyRequests
+from shoal.runtime.loop import Later
+from shoal.runtime.queue import WorkQueue
+from shoal.sync.syncer.copying import Copying
+from shoal.sync.syncer.decide import Plan, Target, needing_kinds, plan, plan_needed, plan_unneeded
+from shoal.sync.syncer.guard import WINDOW_SECONDS, Guard
+from shoal.sync.syncer.hub import Hub, Synced, Work
+from shoal.sync.syncer.hubwrites import HubWrites
+from shoal.sync.syncer.namespaces import Namespaces
+from shoal.sync.syncer.references import Ref, References, can_be_needed
+from shoal.sync.syncer.telling import Ledgers
+
+Object = dict[str, Any]
+Passing = (TooManyRequests, NotFound, Conflict)
+"""Refusals that another try may not meet."""
+
+
+class Duties:
+    """`copies` are the watches of each kind in the cluster."""
+
+    def __init__(
+        self,
+        cluster: str,
+        hub_id: str,
+        hub: Hub,
+        writes: HubWrites,
+        copying: Copying,
+        namespaces: Namespaces,
+        copies: Mapping[Synced, Reflector],
+        queue: WorkQueue[Work | str],
+        ledgers: Ledgers,
+        clock: Clock,
+    ) -> None:
+        self.name, self.hub_id, self._hub, self._writes = cluster, hub_id, hub, writes
+        self._copying, self._namespaces, self._copies, self._queue = copying, namespaces, copies, queue
+        self._say = ledgers
+        self.guard = Guard(clock)
+        self.adopted = ""
+        """Another hub whose copies are taken over."""
+        self.references: References[Work] = References()
+        """Who names what among the copies."""
+
+    async def sync(self, work: Work) -> None:
+        reflector = self._copies.get(work.synced)
+        if reflector is None:
+            return  # the kind is not offered there, or no longer
+        namespace = await self._namespaces.name_of(work.namespace) if work.namespace else ""
+        copy = reflector.objects.get(("", namespace, work.name))
+        api, obj = work.synced.api, self._hub.seen(work)
+        target = Target(
+            *(self.name, self.hub_id, api.group_version, work.synced.kind, work.synced.status),
+            *(api.plural, namespace, self.adopted),
+        )
+        needed_by: set[str] = set()
+        if can_be_needed(api.plural, api.group) and (obj is None or workload.assigned_to(obj) != self.name):
+            needed_by = self._hub.references.kinds(self.name, Ref(api.plural, work.namespace, work.name))
+        if obj is None and copy is not None and needing_kinds(copy) and not needed_by:
+            await self._drop_unneeded(work, target, copy)
+            return
+        if obj is None:
+            obj = await self._fresh(work)
+        concerned = obj is not None and _concerns(obj, self.name)
+        if (copy is None and (concerned or (needed_by and obj is not None))) or (obj is None and copy is not None):
+            copy = await self._copying.look(work, namespace)
+        if needed_by:
+            todo = plan_needed(target, obj, copy, needed_by, self._copying.settled(work))
+            if obj is not None:
+                await self._carry_out(work, target, obj, copy, todo)
+        else:
+            todo = plan(target, obj, copy, self._copying.settled(work))
+            self._say.orphans.note(work, work.title if todo.orphan else "")
+            if copy is None and not concerned:
+                self._forget(work)  # nothing more of it here: perhaps of nothing else either
+            if obj is not None:
+                await self._carry_out(work, target, obj, copy, todo)
+
+    async def _fresh(self, work: Work) -> Object | None:
+        """None: it is not there, or not for this syncer's eyes; which is never a reason to delete anything."""
+        try:
+            return await self._writes.fresh(work)
+        except Forbidden:
+            return None
+
+    def _forget(self, work: Work) -> None:
+        for ledger in (self._say.held, self._say.problems):
+            ledger.note(work, "")
+        self._copying.forget(work)
+        if work.namespace:
+            self._queue.add(work.namespace)
+
+    async def _carry_out(self, work: Work, target: Target, obj: Object, copy: Object | None, todo: Plan) -> None:
+        if todo.hold:
+            held = await self._writes.hold(work, obj, self.name)
+            if held is None:
+                return  # going: the next look sees that
+            obj = held
+        if todo.apply is not None:
+            made = await self._apply(work, obj, todo.apply, copy["metadata"]["uid"] if copy is not None else "")
+            if not needing_kinds(made):
+                todo = plan(target, obj, made, self._copying.settled(work))
+        if todo.delete:
+            if await self._writes.is_withdrawn(work):
+                await self._let_go(work, obj)
+                return
+            if not await self._delete(work, target, todo.delete):
+                return
+        if todo.delete or todo.wait:
+            raise Later("the copy is going")
+        if todo.release:
+            await self._writes.release(work, obj, workload.finalizer_of(self.name))
+            self._say.held.note(work, "")
+        elif workload.assigned_to(obj) == self.name or self._may_tell(obj):
+            await self._writes.tell(work, obj, todo.problem)
+        self._say.problems.note(work, f"{work.title}: {todo.problem}" if todo.problem else "")
+        if todo.status is not None:
+            await self._writes.put_status(work, todo.status)
+
+    def _may_tell(self, obj: Object) -> bool:
+        """Whether no other cluster has said why it has not what several need: they would not agree."""
+        said = (obj["metadata"].get("annotations") or {}).get(workload.PROBLEM, "")
+        return not workload.assigned_to(obj) and (not said or said.startswith(f"{self.name} "))
+
+    async def _let_go(self, work: Work, obj: Object) -> None:
+        """Its kind is taken from the hub: the copy stays, as one without an object."""
+        await self._writes.release(work, obj, workload.finalizer_of(self.name))
+        self._say.orphans.note(work, work.title)
+
+    async def _drop_unneeded(self, work: Work, target: Target, copy: Object) -> None:
+        """Only where all who may name it are known, on both sides, and nobody does."""
+        kinds = needing_kinds(copy)
+        offered = {synced.api.group_resource for synced, found in self._copies.items() if found.synced}
+        ref = Ref(target.plural, work.namespace, work.name)
+        if self.references.kinds(self.name, ref):
+            return  # a copy names it still: it comes back when that one goes
+        if not kinds <= offered or not self._hub.is_complete(kinds):
+            raise Later("not everybody who may name it is known yet")
+        todo = plan_unneeded(target, copy)
+        if todo.delete:
+            await self._delete(work, target, todo.delete)
+
+    async def _apply(self, work: Work, obj: Object, wanted: Object, uid: str) -> Object:
+        try:
+            return await self._copying.apply(work, wanted, uid)
+        except StatusError as error:
+            if error.status_code < 500 and not isinstance(error, Passing):
+                said = f"{self.name} refused it: {error.message}"[:1000]
+                self._say.problems.note(work, f"{work.title}: {error.message[:200]}")
+                if workload.assigned_to(obj) == self.name or self._may_tell(obj):
+                    await self._writes.tell(work, obj, said)
+            raise
+
+    async def _delete(self, work: Work, target: Target, uid: str) -> bool:
+        """False: it is held, and comes back when somebody allows it."""
+        if not len(self._say.held) and not self._hub.leaving(self.name):
+            self.guard.stopped = False  # what was too much is over
+        managed = sum(len(found.objects) for found in self._copies.values())
+        if not self.guard.admits(self._hub.leaving(self.name), managed):
+            self._say.held.note(work, work.title)
+            self._queue.add_after(work, WINDOW_SECONDS)
+            return False
+        if await self._writes.identity() != self.hub_id:
+            raise Later("the hub's store is another one: nothing is deleted")
+        self._say.held.note(work, "")
+        self.guard.deleted()
+        await self._copying.delete(work, target.namespace, uid)
+        return True
+
+
+def _concerns(obj: Object, cluster: str) -> bool:
+    return workload.assigned_to(obj) == cluster or workload.finalizer_of(cluster) in workload.syncer_finalizers(obj)

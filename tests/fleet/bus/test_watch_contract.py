@@ -1,0 +1,23 @@
+"""The contract of the bus, over the watch of the hub's API."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from shoal.clock import SystemClock
+from shoal.fleet.bus.watch import WatchBus
+from tests.fleet.bus.contract import WORKER, BusContract, CuttableTransport, Line, followed
+from tests.fleet.fleets import as_worker, server
+
+
+class TestWatch(BusContract):
+    @pytest.fixture
+    async def line(self, tmp_path: Path) -> AsyncIterator[Line]:
+        async with server(tmp_path / "hub") as hub:
+            link = CuttableTransport(hub._transport)
+            bus = WatchBus(as_worker(hub, WORKER).through(lambda _: link), WORKER, SystemClock())
+            async with followed(Line(hub, bus, link.cut, link.restore)) as line:
+                yield line

@@ -1,0 +1,31 @@
+"""The contract of the bus, over a real nats-server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from shoal.clock import SystemClock
+from shoal.fleet.bus.nats import NatsBus
+from shoal.fleet.loops import Runnable
+from shoal.fleet.publisher.controller import Publisher
+from shoal.fleet.receiver.controller import Receiver
+from tests.fleet.bus.contract import WORKER, BusContract, Line, followed
+from tests.fleet.fleets import as_worker, running, server
+from tests.real.bus import NATS, nats_server, wire
+
+
+@pytest.mark.skipif(NATS is None, reason="nats-server")
+class TestNats(BusContract):
+    @pytest.fixture
+    async def line(self, tmp_path: Path) -> AsyncIterator[Line]:
+        clock = SystemClock()
+        with nats_server(tmp_path) as nats:
+            async with server(tmp_path / "hub") as hub, wire(nats.port) as link:
+                loops: list[Runnable] = [Publisher(hub, clock, nats.bus).loop, Receiver(hub, clock, nats.bus).loop]
+                async with running(loops):
+                    bus = NatsBus(as_worker(hub, WORKER), WORKER, clock, link.bus)
+                    async with followed(Line(hub, bus, link.cut, link.restore)) as line:
+                        yield line

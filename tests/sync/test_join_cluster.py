@@ -1,0 +1,152 @@
+"""`shoal join-cluster` and `shoal syncer` as people type them; and the manifests in `deploy/syncer`."""
+
+from __future__ import annotations
+
+import base64
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from shoal import __version__
+from shoal.assemble.joincluster import self_contained
+from shoal.assemble.syncer import DEFAULT_RESOURCES
+from shoal.assemble.syncer_manifest import IMAGE, NAME, Installation, manifest, rules
+from shoal.cli.joincluster import command
+from tests.serving import HANG, config_map
+from tests.sync.test_story import ASSIGNED, gone, there
+from tests.sync.world import World
+
+MAIN = "from shoal.cli.main import main; main()"
+DEPLOY = Path(__file__).parents[2] / "deploy" / "syncer"
+
+
+def join(world: World, tmp_path: Path, *arguments: str) -> tuple[int, str, str]:
+    hub = tmp_path / "hub"
+    world.hub.kubeconfig(hub)
+    done = CliRunner().invoke(command, [*arguments, "--kubeconfig", str(hub)])
+    return done.exit_code, done.stdout, done.stderr
+
+
+def test_push_registers_what_the_hub_can_reach(world: World, tmp_path: Path) -> None:
+    member, name = world.member(), f"{world.namespace}-joined"
+    file = member.kubeconfig(tmp_path / "member")
+    world.adopt(name)
+    given = (name, "--kubeconfig-of-cluster", str(file), "--namespace", world.namespace)
+    code, out, said = join(world, tmp_path, *given)
+    assert (code, out) == (0, ""), said
+    assert said == f"{name} is registered\nnext: kubectl get clusters.workload.kcp.dev {name}\n"
+    world.ready(name)
+    token = world.server.token
+    assert token not in said
+    assert token not in str(world.cluster(name))
+    assert join(world, tmp_path, *given)[0] == 0  # again: nothing new
+    path = f"{world.path('configmaps')}/settings"
+    world.hub.post(world.path("configmaps"), config_map("settings", {}, labels={ASSIGNED: name})).ok()
+    there(member, path)
+
+
+def test_pull_prints_what_the_cluster_is_given(world: World, tmp_path: Path) -> None:
+    member, name = world.member(), f"{world.namespace}-joined"
+    world.adopt(name)
+    code, out, said = join(world, tmp_path, name, "--mode", "pull", "--print")
+    assert code == 0, said
+    printed = list(yaml.safe_load_all(out))
+    kinds = ["Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Secret", "Deployment"]
+    assert [obj["kind"] for obj in printed] == kinds
+    secret = base64.b64decode(printed[4]["data"]["kubeconfig"]).decode()
+    assert world.server.token not in secret
+    assert world.cluster(name)["spec"]["syncMode"] == "pull"
+
+    # Applied to a cluster, nothing is refused; and the syncer runs with just that kubeconfig.
+    file = member.kubeconfig(tmp_path / "member")
+    applied = join(world, tmp_path, name, "--mode", "pull", "--apply", "--kubeconfig-of-cluster", str(file))
+    assert applied[0] == 0, applied[2]
+    assert f"applied deployment/{NAME}" in applied[2]
+    there(member, f"/apis/apps/v1/namespaces/{NAME}/deployments/{NAME}")
+    # With no more rights in the cluster than the manifest gives it.
+    request = f"/api/v1/namespaces/{NAME}/serviceaccounts/{NAME}/token"
+    token = str(member.post(request, {"spec": {}}).ok()["status"]["token"])
+    file = member.kubeconfig(tmp_path / "rights", token)
+    hub = tmp_path / "from"
+    hub.write_text(secret)
+    arguments = ["--from-kubeconfig", str(hub), "--to-kubeconfig", str(file), "--cluster", name]
+    syncer = subprocess.Popen([sys.executable, "-c", MAIN, "syncer", *arguments], stderr=subprocess.PIPE, text=True)
+    try:
+        world.ready(name)
+        path = f"{world.path('configmaps')}/settings"
+        world.hub.post(world.path("configmaps"), config_map("settings", {}, labels={ASSIGNED: name})).ok()
+        there(member, path)
+        world.hub.delete(path).ok()
+        gone(world.hub, path)
+        assert member.get(path).status == 404
+    finally:
+        os.kill(syncer.pid, signal.SIGTERM)
+        _, errors = syncer.communicate(timeout=HANG)
+    assert syncer.returncode == 0
+    assert errors.startswith(f"{name} is synced until this process ends\n")
+    assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["east"], "--kubeconfig-of-cluster is missing: the hub has to reach the cluster"),
+        (["east", "--print"], "--apply and --print go with --mode pull"),
+        (["east", "--mode", "pull", "--apply"], "--apply needs --kubeconfig-of-cluster"),
+        (["East"], "East: a lowercase RFC 1123 subdomain must consist of"),
+        (["e" * 64], "at most 63 characters"),
+        (["east", "--mode", "pull", "--hub-server", "http://hub"], "--hub-server http://hub: give a URL such as https"),
+    ],
+)
+def test_what_is_typed_wrong(world: World, tmp_path: Path, arguments: list[str], said: str) -> None:
+    code, _, errors = join(world, tmp_path, *arguments)
+    assert code == 2
+    assert said in errors
+
+
+def test_a_kubeconfig_that_names_files_is_made_whole(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("word\n")
+    config = {
+        "current-context": "b",
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}} for name in "ab"],
+        "clusters": [{"name": name, "cluster": {"server": f"https://{name}:6443"}} for name in "ab"],
+        "users": [{"name": "a", "user": {"token": "other"}}, {"name": "b", "user": {"tokenFile": "token"}}],
+    }
+    file = tmp_path / "kubeconfig"
+    file.write_text(yaml.safe_dump(config))
+    whole = yaml.safe_load(self_contained(file))
+    assert whole["users"] == [{"name": "b", "user": {"token": "word"}}]
+    assert whole["clusters"] == [{"name": "b", "cluster": {"server": "https://b:6443"}}]
+
+
+def test_rights_are_those_on_what_is_copied() -> None:
+    given = rules(("deployments.apps", "configmaps"))
+    written = {
+        (g, r) for rule in given if "patch" in rule["verbs"] for g in rule["apiGroups"] for r in rule["resources"]
+    }
+    assert written == {("apps", "deployments"), ("", "configmaps")}
+    assert ("*", "*") in {(rule["apiGroups"][0], rule["resources"][0]) for rule in rules(("*",))}
+
+
+def test_the_manifests_in_deploy_are_these() -> None:
+    """If not: python -m tests.sync.test_join_cluster"""
+    found = [obj for file in ("syncer.yaml",) for obj in yaml.safe_load_all((DEPLOY / file).read_text())]
+    assert found == _deployed()
+    listed = yaml.safe_load((DEPLOY / "kustomization.yaml").read_text())
+    assert listed["resources"] == ["syncer.yaml"]
+    assert listed["secretGenerator"][0]["name"] == "shoal-syncer-hub"
+
+
+def _deployed() -> list[dict[str, object]]:
+    wanted = Installation("far", "", f"{IMAGE}:{__version__}", DEFAULT_RESOURCES)
+    return [obj for obj in manifest(wanted) if obj["kind"] != "Secret"]
+
+
+if __name__ == "__main__":
+    (DEPLOY / "syncer.yaml").write_text(yaml.safe_dump_all(_deployed(), sort_keys=False))
