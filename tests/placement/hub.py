@@ -51,8 +51,11 @@ class Hub:
         condition = {"type": "Ready", "status": status, "reason": "Test", "lastTransitionTime": now}
         await self.client.merge(CLUSTERS, name, {"status": {"conditions": [condition]}}, subresource="status")
 
-    async def deploy(self, name: str = "web", replicas: int = 10, **metadata: Any) -> Object:
-        template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "c", "image": "web:1"}]}}
+    async def deploy(
+        self, name: str = "web", replicas: int = 10, requests: Object | None = None, **metadata: Any
+    ) -> Object:
+        container = {"name": "c", "image": "web:1", "resources": {"requests": requests or {}}}
+        template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}}
         spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template}
         body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, **metadata}, "spec": spec}
         return await self.client.create(DEPLOYMENTS, body, "default")

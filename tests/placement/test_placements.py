@@ -238,3 +238,20 @@ async def test_ordinals_of_a_stateful_set_are_shared_out_and_never_shifted(fleet
 
 def _range(spec: Object) -> tuple[int, int]:
     return (spec.get("ordinals") or {}).get("start", 0), spec["replicas"]
+
+
+async def test_who_waits_for_room_gets_it(fleet: Hub) -> None:
+    """Who waits for room gets it when there is some."""
+
+    async def free(cpu: str) -> None:
+        for name in ("east", "north", "west"):
+            room = {"status": {"available": {"cpu": cpu, "memory": "1Gi", "pods": "100"}}}
+            await fleet.client.merge(CLUSTERS, name, room, subresource="status")
+
+    await free("1")
+    await placed(fleet, replicas={"by": "Capacity"})
+    await fleet.deploy(replicas=9, requests={"cpu": "500m"})
+    await fleet.becomes(east=2, north=2, west=2)
+    await fleet.says("NoReadyClusters")
+    await free("1500m")
+    await fleet.becomes(east=3, north=3, west=3)

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from shoal.kinds.leaves import LONGEST_LABEL, LONGEST_NAME, OWNED_BY, SHARE, leaf_name, leaf_of, renewed
 from shoal.kinds.workload import ASSIGNED
 from shoal.objects.names import is_dns1123_subdomain, is_valid_label_value
+from shoal.placement.policy import DEFAULT, Policy
 from shoal.placement.shapes import REPLICATED
 from shoal.placement.sites import Site, site_of
-from shoal.placement.splitter.decide import Split, split
+from shoal.placement.splitter.decide import Split, looks_at_room, split
 from shoal.placement.splitter.status import summed
 
 Object = dict[str, Any]
@@ -254,3 +255,10 @@ def test_the_worst_leaf_speaks_for_all() -> None:
     assert "ReplicaFailure" not in {
         c["type"] for c in summed({**root(), "status": status}, cured, 2, "x")["conditions"]
     }
+
+
+def test_more_room_is_looked_at_only_where_it_may_change_something() -> None:
+    at_rest = split(root(), [running("east", 5), running("west", 5)], [], [EAST, WEST], NOW)
+    assert not looks_at_room(at_rest, DEFAULT)
+    assert looks_at_room(at_rest, Policy(by="Price"))
+    assert looks_at_room(split(root(), [], [], [DOWN], NOW), DEFAULT), "replicas wait"

@@ -29,10 +29,11 @@ def target(
 
 
 def room(site: Site, part: Part, asks: Resources) -> int:
-    """How many replicas it has room for, with those it has; unknown is no limit."""
+    """How many replicas it has room for, with those it has; unknown is no limit. What was given to it and does not run
+    yet may not have been subtracted from its room yet."""
     most = part.most if part.most is not None else WITHOUT_END
     more = fits(site, asks)
-    return most if more is None else min(most, part.replicas + more)
+    return most if more is None else min(most, max(part.replicas, part.available + more))
 
 
 def fits(site: Site, asks: Resources) -> int | None:

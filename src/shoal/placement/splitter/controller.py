@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from shoal.client.reflector import Key, Reflector
@@ -19,7 +20,7 @@ from shoal.objects.errors import AlreadyExists, NotFound, StatusError
 from shoal.objects.ownership import controller_named, is_controlled_by
 from shoal.placement.policy import DEFAULT, Rule, rivals
 from shoal.placement.sites import Site, site_of
-from shoal.placement.splitter.decide import Outlooks, Split, split_in
+from shoal.placement.splitter.decide import Outlooks, Split, looks_at_room, split_in
 from shoal.placement.splitter.kinds import DEFINITIONS, NotPlaceable, Placeable, placeable
 from shoal.placement.splitter.status import root_status
 from shoal.placement.splitter.telling import Following, told
@@ -43,6 +44,8 @@ TOLD_SECONDS, LONGEST_TOLD = 0.1, 2.0
 """From when an object follows another Placement until those say so: longer, the more objects there are."""
 WORKERS = 16
 """Each waits for the store most of the time, and the store takes many writes as one."""
+ROOM_SECONDS = 1.0
+"""How soon more room is looked at."""
 UNSEEN_SECONDS = 5.0
 """What was written shows up by itself; this is for a view that was lost meanwhile."""
 
@@ -61,6 +64,8 @@ class _Kind:
         self.objects = Dependents(client, named.kind, clock, unserved=UNSERVED_SECONDS)
         self.writes: OwnWrites[Key] = OwnWrites(self.objects)
         self.roots: set[Key] = set()
+        self.wanting: set[Key] = set()
+        """Roots for which more room somewhere may change something."""
         self.blocked: dict[Key, set[Key]] = {}
         """Roots by the objects that have the names of their leaves."""
         self._changed = changed
@@ -71,6 +76,7 @@ class _Kind:
             self.roots.add(key)
         else:
             self.roots.discard(key)
+            self.wanting.discard(key)
         owner = (self.placeable.kind.group, self.placeable.name)
         owners = {controller_named(before, *owner), controller_named(now, *owner)} - {""}
         for root in {key, *((key[0], key[1], name) for name in owners), *self.blocked.pop(key, ())}:
@@ -120,9 +126,20 @@ class Splitter:
         now = site_of(obj) if obj is not None else None
         if now is not None:
             self._sites[key[2]] = now
-        if now != before:
-            self._outlooks.clear()
+        if now == before:
+            return
+        self._outlooks.clear()
+        if now is not None and before is not None and replace(before, free=now.free) == now:
+            self._room_again()
+        else:
             self._all_again()
+
+    def _room_again(self) -> None:
+        """Room comes and goes with every pod of every cluster: only those look again that it may help, and not at
+        every change."""
+        for kind in self._kinds.values():
+            for root in kind.wanting:
+                self.loop.queue.add_after((kind.title, root), ROOM_SECONDS)
 
     def _placement(self, key: Key, obj: Object | None) -> None:
         before = self._rules.get(key)
@@ -214,6 +231,7 @@ class Splitter:
             self._follows(task, Following.of(candidates, str(error)))
             return None  # what is there stays until the Placement can be followed
         self._follows(task, Following.of(candidates))
+        (kind.wanting.add if looks_at_room(found, policy) else kind.wanting.discard)(key)
         for name in found.taken:
             kind.blocked.setdefault((key[0], key[1], name), set()).add(key)
         await self._carry_out(kind, key, found)

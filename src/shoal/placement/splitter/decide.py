@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from shoal.fit.resources import Resources
-from shoal.kinds.leaves import leaf_name, leaf_of, renewed
+from shoal.kinds.leaves import CROWDED, leaf_name, leaf_of, renewed
 from shoal.kinds.workload import assigned_to
 from shoal.placement.choosing import Outlook
 from shoal.placement.crowding import CALM, Crowding, crowding_of, looked_at, wakes, without_node
@@ -131,6 +131,13 @@ class Outlooks:
             found = Outlook(self._sites.values(), policy_for(policy, root, shape), now)
             self._made[key] = policy, found
         return found
+
+
+def looks_at_room(split: Split, policy: Policy) -> bool:
+    """Whether more room in some cluster may change something: for replicas without a place or a node, and where the
+    cheapest clusters, or the first groups, are to be full."""
+    crowded = any(CROWDED in (leaf["metadata"].get("annotations") or {}) for leaf in split.leaves)
+    return bool(split.unplaced or crowded or policy.by == "Price" or policy.overflow)
 
 
 def policy_for(policy: Policy, root: Object, shape: Shape) -> Policy:
