@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 from shoal.assemble.connecting import connect_from
 from shoal.client.requests import Client
@@ -13,6 +14,7 @@ from shoal.client.transport import Transport, Unreachable
 from shoal.clock import Clock, SystemClock
 from shoal.kinds.own import own_definitions
 from shoal.sync.loops import SyncSettings, sync_loops
+from tests.faults.processes import Up
 from tests.serving import DEFINITIONS, Cluster, Server, fresh_cluster
 
 KINDS = ("workload.kcp.dev", "apiresource.kcp.dev", "infrastructure.cluster.x-k8s.io", "clusters.cluster.x-k8s.io")
@@ -64,6 +66,18 @@ def hub_loops(
         yield
     finally:
         server.call(stop(tasks))
+
+
+class Process(Server):
+    """A hub in a process of its own, to be killed; on the same data, it is found where it was."""
+
+    def __init__(self, directory: Path) -> None:
+        self._up = Up(directory)
+        self.port, self.token, self.context = self._up.port, self._up.token, self._up.context
+        self.authority = (directory / "pki" / "ca.crt").read_bytes()
+
+    def kill(self) -> None:
+        self._up.close()
 
 
 class Hurried:

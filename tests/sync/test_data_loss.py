@@ -10,7 +10,7 @@ import pytest
 from shoal.kinds import workload
 from shoal.sync.loops import SyncSettings
 from tests.serving import DEFINITIONS, WIDGETS, Cluster, Server, config_map, fresh_cluster, widget, widget_definition
-from tests.sync.hubs import Forgetful, Hurried, hub_loops, make_hub, own_hub
+from tests.sync.hubs import Forgetful, Hurried, Process, hub_loops, make_hub, own_hub
 from tests.sync.pairs import ASSIGNED, CONFIG_MAPS, DEPLOYMENTS, Pair
 from tests.sync.pulling import identity, pull_syncer
 from tests.sync.world import WORKLOAD_CLUSTERS, Proxy, World, deployment
@@ -45,6 +45,50 @@ def test_the_hub_goes_and_comes_back(tmp_path: Path, member: Cluster) -> None:
     pair.ready()
     pair.hub.close()
     again.stop()
+
+
+def test_the_hub_is_killed(tmp_path: Path, member: Cluster) -> None:
+    hub = Process(tmp_path)
+    try:
+        pair = Pair(Cluster(hub, "root"), member)
+        pair.register()
+        pair.fill()
+        held = [workload.finalizer_of(pair.name)]
+        pair.hub.eventually(lambda: pair.hub.get(f"{DEPLOYMENTS}/web")["metadata"].get("finalizers") == held)
+        before = _as_written(pair)
+        pair.hub.close()
+    finally:
+        hub.kill()
+    pair.all_there()
+    assert _as_written(pair) == before
+
+    again = Process(tmp_path)
+    try:
+        pair.hub = Cluster(again, "root")
+        # When new objects have come down, the old ones have been looked at.
+        pair.hub.post(CONFIG_MAPS, config_map("then", {"a": "1"}, labels={ASSIGNED: pair.name})).ok()
+        pair.hub.post(DEPLOYMENTS, deployment("then", pair.name)).ok()
+        for path in (f"{CONFIG_MAPS}/then", f"{DEPLOYMENTS}/then"):
+            member.eventually(lambda path=path: pair.uid_of(path))  # type: ignore[misc]
+        pair.ready()
+        pair.all_there()
+        assert _as_written(pair) == before, "nothing had changed, and nothing is written"
+        pair.still_synced()
+        pair.hub.close()
+    finally:
+        again.kill()
+
+
+def _as_written(pair: Pair) -> dict[str, object]:
+    """What a syncer left there: the revision, or, where others write the status, what it applied and when."""
+    found: dict[str, object] = {}
+    for path in pair.uids:
+        metadata = pair.member.get(path).ok()["metadata"]
+        applied = [entry for entry in metadata["managedFields"] if entry["manager"] == "shoal-syncer"]
+        assert applied, path
+        is_map = path.startswith(CONFIG_MAPS)
+        found[path] = metadata["resourceVersion"] if is_map else (metadata["generation"], applied)
+    return found
 
 
 def test_the_hub_comes_back_empty(tmp_path: Path, member: Cluster) -> None:

@@ -99,6 +99,19 @@ class Caged:
         world.hub.post(world.path(), deployment("theirs", other)).ok()
         for plural in ("configmaps", "secrets"):
             self._is_labelled(f"{world.path(plural)}/needed")
+        # The other's pods are shown; the caged one may show its own.
+        for cluster in (self.name, other):
+            world.hub.patch(f"{WORKLOAD_CLUSTERS}/{cluster}", {"spec": {"mirror": ["pods"]}}).ok()
+        shown = world.hub.eventually(lambda: world.hub.get(world.path("pods")).ok()["items"])
+        self.shown = str(shown[0]["metadata"]["name"])
+
+    def pod(self, name: str, owner: str = "mine", **metadata: Any) -> dict[str, Any]:
+        """As the caged one would show it."""
+        uid = self.world.hub.get(f"{self.world.path()}/{owner}").ok()["metadata"]["uid"]
+        owners = [{"apiVersion": "apps/v1", "kind": "Deployment", "name": owner, "uid": uid}]
+        labels = {workload.MIRRORED: self.name}
+        metadata = {"name": name, "labels": labels, "ownerReferences": owners, **metadata}
+        return {"metadata": metadata, "spec": {"containers": [{"name": "c", "image": "i"}]}}
 
     def _is_labelled(self, path: str) -> None:
         hub, label = self.world.hub, workload.dependency_label(self.name)
@@ -133,6 +146,12 @@ def test_it_may_do_what_it_needs(caged: Caged) -> None:
     assert caged.ask("PATCH", f"{maps}/needed", told, MERGE) == 200
     status: Any = [{"op": "add", "path": "/status", "value": {"replicas": 1}}]
     assert caged.ask("PATCH", f"{world.path()}/mine/status", status, JSON) == 200
+    pod, shown = f"p--{name}", world.path("pods")
+    assert caged.ask("POST", shown, caged.pod(pod)) == 201
+    assert caged.ask("PUT", f"{shown}/{pod}", {**caged.pod(pod), "status": {"phase": "Running"}}) == 200
+    assert caged.ask("GET", f"{shown}/{pod}") == 200
+    assert caged.ask("GET", f"/api/v1/pods?labelSelector={workload.MIRRORED}={name}") == 200
+    assert caged.ask("DELETE", f"{shown}/{pod}") == 200
     listed = world.hub.request("GET", f"/api/v1/secrets?labelSelector={ASSIGNED}={name}", token=caged.token).ok()
     assert [item["metadata"]["name"] for item in listed["items"]] == ["mine"]
 
@@ -241,8 +260,45 @@ def _attempts(namespace: str, name: str, other: str) -> list[tuple[str, str, obj
     return found
 
 
+def _with_pods(caged: Caged) -> list[tuple[str, str, object, str]]:
+    """What it may not do with what the hub shows of others, and not even with its own."""
+    pods, name, other, theirs = caged.world.path("pods"), caged.name, caged.other, caged.shown
+    own, home = f"own--{name}", "/api/v1/namespaces/kube-system/pods"
+    assert caged.ask("POST", pods, caged.pod(own)) == 201
+    stranger = {"apiVersion": "v1", "kind": "ConfigMap", "name": "nobodys", "uid": "u"}
+    blocking = caged.pod("x")["metadata"]["ownerReferences"][0] | {"blockOwnerDeletion": True}
+    wrong = [
+        caged.pod(f"x--{name}", labels={}),
+        caged.pod(f"x--{name}", labels={workload.MIRRORED: other}),
+        caged.pod(f"x--{name}", labels={workload.MIRRORED: name, ASSIGNED: name}),
+        caged.pod("x", labels={workload.MIRRORED: name}),
+        caged.pod(f"x--{other}"),
+        caged.pod(f"x--{name}", owner="theirs"),
+        caged.pod(f"x--{name}", ownerReferences=[]),
+        caged.pod(f"x--{name}", ownerReferences=[stranger]),
+        caged.pod(f"x--{name}", ownerReferences=[blocking]),
+        caged.pod(f"x--{name}", finalizers=["example.com/held"]),
+    ]
+    found: list[tuple[str, str, object, str]] = [("POST", pods, body, "") for body in wrong]
+    for path in (pods, f"{pods}?watch=1", f"{pods}?labelSelector={workload.MIRRORED}={other}", f"{pods}/{theirs}"):
+        found.append(("GET", path, None, ""))
+    for path in (f"{pods}/{theirs}", f"{pods}/{theirs}/log", f"{pods}/{own}/log", f"{pods}/{own}/exec"):
+        found.append(("GET", path, None, ""))
+    found += [
+        ("PUT", f"{pods}/{theirs}", caged.pod(theirs), ""),
+        ("PATCH", f"{pods}/{theirs}", {"metadata": {"labels": {workload.MIRRORED: name}}}, MERGE),
+        ("DELETE", f"{pods}/{theirs}", None, ""),
+        ("PUT", f"{pods}/{own}", caged.pod(own, labels={workload.MIRRORED: other}), ""),
+        ("PUT", f"{pods}/{own}", caged.pod(own, labels={}), ""),
+        ("PATCH", f"{pods}/{own}", {"metadata": {"labels": {"a": "b"}}}, MERGE),
+        ("DELETE", f"{pods}?labelSelector={workload.MIRRORED}={name}", None, ""),
+        ("POST", home, caged.pod(f"x--{name}"), ""),
+    ]
+    return found
+
+
 def test_it_may_do_nothing_else(caged: Caged) -> None:
-    attempts = _attempts(caged.world.namespace, caged.name, caged.other)
+    attempts = [*_attempts(caged.world.namespace, caged.name, caged.other), *_with_pods(caged)]
     assert len(attempts) >= 100
     wrong = []
     for method, path, body, content in attempts:

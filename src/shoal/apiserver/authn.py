@@ -18,6 +18,8 @@ from shoal.objects.errors import ShoalError, Unauthorized
 from shoal.objects.wire import ClientCertificate, Request
 
 MASTERS = "system:masters"
+LOOPS = "system:shoal:loops"
+"""The user of the loops in a server's own process."""
 AUTHENTICATED = "system:authenticated"
 UNAUTHENTICATED = "system:unauthenticated"
 ANONYMOUS = "system:anonymous"

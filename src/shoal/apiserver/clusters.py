@@ -2,8 +2,8 @@
 
 `root` always exists; another exists exactly as long as its `LogicalCluster` object does, in root. A cluster's
 registry is the shared one of its profile and Kubernetes version plus its own CRDs plus, in a hub, the kinds it has
-learned; rebuilt lazily after one of them changed. A cluster that nobody asks for a while sleeps: all that can be made
-again is let go, and made again by the first request.
+learned and the pods it shows; rebuilt lazily after one of them changed. A cluster that nobody asks for a while sleeps:
+all that can be made again is let go, and made again by the first request.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from shoal.apiserver import mirrored
 from shoal.apiserver.cache import Cache, Change, Entry
 from shoal.apiserver.learned import LEARNED, taught
 from shoal.apiserver.paths import ROOT
@@ -70,6 +71,7 @@ class Clusters:
         """Clusters somebody has looked for since the set was emptied last."""
         cache.kind(*DEFINITIONS).listen("*", self._definition_changed)
         cache.kind(*LEARNED).listen("*", self._learned_changed)
+        cache.kind(*mirrored.ASKING).listen("*", self._asking_changed)
         cache.kind(*KIND).listen(ROOT, self._cluster_changed)
 
     def get(self, name: str) -> LogicalCluster | None:
@@ -121,7 +123,8 @@ class Clusters:
         if cluster.profile != "hub":
             return []
         found = [taught(entry) for entry in self._cache.kind(*LEARNED).table(cluster.name).select("")]
-        return [resource for resource in found if resource is not None]
+        shown = [mirrored.pods()] if mirrored.is_served(self._cache, cluster.name) else []
+        return [*shown, *(resource for resource in found if resource is not None)]
 
     def _untouched(self, offer: Offer) -> Registry:
         """What a cluster serves whose definitions are those it started with."""
@@ -143,6 +146,10 @@ class Clusters:
 
     def _learned_changed(self, change: Change) -> None:
         if taught(change.old) is not taught(change.new):
+            self._registries.pop(change.cluster, None)
+
+    def _asking_changed(self, change: Change) -> None:
+        if mirrored.asks(change.old) != mirrored.asks(change.new):
             self._registries.pop(change.cluster, None)
 
     def _cluster_changed(self, change: Change) -> None:

@@ -37,6 +37,14 @@ class CachedMeant:
         found = self._find("", "events", namespace, name)
         return str(found.get("reportingInstance") or "") if found is not None else ""
 
+    def mirrors_pods(self, cluster: str) -> bool:
+        found = self._find(workload.GROUP, workload.PLURAL, "", cluster)
+        return found is not None and workload.mirrors(found, "pods")
+
+    def shown_from(self, namespace: str, name: str) -> str:
+        found = self._find("", "pods", namespace, name)
+        return workload.mirrored_from(found) if found is not None else ""
+
 
 def belonging(obj: Object, cluster: str) -> str:
     if workload.assigned_to(obj) == cluster:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from shoal.apiserver.audit import AuditSettings as AuditSettings
+from shoal.apiserver.authn import LOOPS
 from shoal.apiserver.sleep import IDLE_SECONDS as IDLE_SECONDS
 from shoal.assemble.datadir import DataDir, DataDirError, host_names, kubeconfig, write_private
 from shoal.assemble.hosted_data import HostedData
@@ -98,7 +99,7 @@ class Shoal:
                     port=directory.port(settings.port),
                     advertise=settings.advertise,
                     names=tuple(host_names()),
-                    tokens={token: administrator(), loops.token: administrator("system:shoal:loops")},
+                    tokens={token: administrator(), loops.token: administrator(LOOPS)},
                     audit=settings.audit,
                     root_profile=settings.root_profile,
                     idle_seconds=settings.idle_seconds,

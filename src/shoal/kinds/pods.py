@@ -34,6 +34,11 @@ def default_pod(obj: Object) -> None:
     spec = section(obj, "spec")
     default_pod_spec(spec)
     default_pod_only(spec)
+    default_conditions(obj)
+
+
+def default_conditions(obj: Object) -> None:
+    """Times that nobody gave are there, and null."""
     for condition in (obj.get("status") or {}).get("conditions") or ():
         condition.setdefault("lastProbeTime", None)
         condition.setdefault("lastTransitionTime", None)

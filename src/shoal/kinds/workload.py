@@ -44,7 +44,11 @@ DEPENDENCY = "dependency.workloads.kcp.dev/"
 """Prefix of a label of an object on the hub: that cluster's syncer, which is not the hub's, may read it because an
 object meant for the cluster names it."""
 MIRRORED = "workloads.kcp.dev/mirrored-from"
-"""Label of an Event on the hub: the workload Cluster it was told in."""
+"""Label of an Event or a Pod on the hub: the workload Cluster it was told in, or is in."""
+MIRRORED_POD = "workloads.kcp.dev/mirrored-pod"
+"""Annotation of a Pod on the hub: its namespace and name in its cluster."""
+MIRRORED_VERSION = "workloads.kcp.dev/mirrored-version"
+"""Annotation of a Pod on the hub: its uid and resourceVersion in its cluster."""
 
 PUSH, PULL, NONE = "push", "pull", "none"
 SYNC_MODES = (PUSH, PULL, NONE)
@@ -129,6 +133,21 @@ def is_ready(cluster: Object) -> bool:
 def assigned_to(obj: Object) -> str:
     labels: dict[str, str] = obj["metadata"].get("labels") or {}
     return labels.get(ASSIGNED, "")
+
+
+def mirrors(cluster: Object, what: str) -> bool:
+    """Whether a workload Cluster asks for its `events` or `pods` to be shown on the hub."""
+    return what in ((cluster.get("spec") or {}).get("mirror") or ())
+
+
+def mirrored_from(obj: Object) -> str:
+    labels: dict[str, str] = obj["metadata"].get("labels") or {}
+    return labels.get(MIRRORED, "")
+
+
+def mirror_name(pod: str, cluster: str) -> str:
+    """Of a pod of a cluster, on the hub: no other cluster's has it."""
+    return f"{_within(pod, 253 - 2 - len(cluster))}--{cluster}"
 
 
 def syncer_finalizers(obj: Object) -> list[str]:

@@ -75,8 +75,16 @@ async def native(client: Client, plural: str, group: str) -> Found | None:
         return None
     if group and await _exists(client, DEFINITIONS, found.api.group_resource):
         return None
+    if (plural, group) == ("pods", "") and await shows_pods(client):
+        return None  # what clusters have is not what can be copied to them
     # Learned when the first look was taken, and withdrawn before the second?
     return await discover(client, plural, group)
+
+
+async def shows_pods(client: Client) -> bool | None:
+    """Whether the hub serves Pods only to show those of its clusters: nobody binds or runs them. None: none at all."""
+    names = {resource["name"] for resource in (await client.read("/api/v1")).get("resources") or ()}
+    return "pods/binding" not in names if "pods" in names else None
 
 
 async def _exists(client: Client, kind: Kind, name: str) -> bool:

@@ -15,6 +15,7 @@ from shoal.apiserver.admission import (
     definitions,
     groups,
     limits,
+    mirrored,
     namespaces,
     podclasses,
     quotas,
@@ -35,6 +36,8 @@ def admit(core: Core, call: Call, new: Object, old: Object | None) -> None:
     syncers.admit(core, call, new, old)
     namespaces.admit(core, call, new, old)
     definitions.admit_instance(call, new, old)
+    if mirrored.admit(core, call, new, old):
+        return
     group, plural = call.resource.group, call.resource.plural
     if group == roles.GROUP:
         roles.admit(core, call, new, old)
@@ -73,6 +76,7 @@ def complete(core: Core, call: Call, new: Object) -> None:
 def admit_delete(core: Core, call: Call, old: Object) -> None:
     group, plural = call.resource.group, call.resource.plural
     workers.admit_delete(core, call, old)
+    mirrored.admit_delete(call, old)
     if (group, plural) == ("", "namespaces"):
         namespaces.admit_delete(call)
     elif (group, plural) == clusters.RESOURCE:

@@ -33,6 +33,8 @@ def admit(core: Core, call: Call, new: Object, old: Object | None) -> None:
         wrong = "" if new.get("reportingInstance") == cluster else "an event names the cluster it is from"
     elif group in (workload.GROUP, apiresource.GROUP):
         return
+    elif (group, plural) == ("", "pods") and workload.mirrored_from(new if old is None else old):
+        wrong = pod_wrong(cluster, new, old) or _owner_wrong(core, call, cluster, new)
     elif old is None:
         wrong = "a syncer creates nothing"
     else:
@@ -50,6 +52,33 @@ def import_wrong(cluster: str, new: Object) -> str:
     if any((owner.get("kind"), owner.get("name")) != (workload.KIND, cluster) for owner in owners):
         return "an import belongs to its workload Cluster, and to nothing else"
     return ""
+
+
+def pod_wrong(cluster: str, new: Object, old: Object | None) -> str:
+    """Of a pod that the hub shows."""
+    metadata = new["metadata"]
+    if any(workload.mirrored_from(obj) != cluster for obj in (new, old) if obj is not None):
+        return "a syncer shows pods of its own cluster"
+    if not (metadata.get("name") or "").endswith(f"--{cluster}"):
+        return f"the name of a pod that is shown ends with --{cluster}"
+    if workload.assigned_to(new) or metadata.get("finalizers"):
+        return "what is shown only is meant for no cluster, and held by nobody"
+    return ""
+
+
+def _owner_wrong(core: Core, call: Call, cluster: str, new: Object) -> str:
+    """A pod is shown where the object is that it was made of, and goes with it."""
+    owners = new["metadata"].get("ownerReferences") or ()
+    for owner in owners if len(owners) == 1 else ():
+        group, _, version = str(owner.get("apiVersion") or "").rpartition("/")
+        for resource in core.clusters.registry(call.cluster).resources(group, version):
+            if resource.kind != owner.get("kind") or owner.get("blockOwnerDeletion"):
+                continue
+            found = core.cache.kind(group, resource.plural).get(ROOT, call.namespace, str(owner.get("name") or ""))
+            obj = found.object() if found is not None else None
+            if obj is not None and obj["metadata"]["uid"] == owner.get("uid") and workload.assigned_to(obj) == cluster:
+                return ""
+    return "a pod that is shown belongs to one object that is meant for this syncer's cluster"
 
 
 def object_wrong(cluster: str, new: Object, old: Object, subresource: str) -> str:

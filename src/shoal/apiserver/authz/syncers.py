@@ -1,8 +1,8 @@
 """What a syncer that runs elsewhere may do at its hub: beside RBAC, as `authz.workers` is.
 
 It has the service account `shoal-syncers/<workload Cluster>`. It reads objects that are meant for its cluster and those
-they name, writes their status and its finalizer, the status of its own Cluster, what its cluster offers, and events.
-What the URL does not tell, `admission.syncers` looks at. `decide` is pure.
+they name, writes their status and its finalizer, the status of its own Cluster, what its cluster offers, events, and
+its cluster's pods where that asks for it. What the URL does not tell, `admission.syncers` looks at. `decide` is pure.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ _SCHEMAS = (apiresource.GROUP, "apiresourceschemas")
 _DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
 _NAMESPACES = ("", "namespaces")
 _EVENTS = ("", "events")
+_PODS = ("", "pods")
 STORE_NAMESPACE = "kube-system"
 """Its uid tells one hub's store from another's."""
 
@@ -44,6 +45,12 @@ class Meant(Protocol):
 
     def teller_of(self, namespace: str, name: str) -> str:
         """The instance that reported an event."""
+
+    def mirrors_pods(self, cluster: str) -> bool:
+        """Whether it asks for its pods to be shown."""
+
+    def shown_from(self, namespace: str, name: str) -> str:
+        """The cluster whose pod that is; empty: no cluster's, or it is not there."""
 
 
 _YES = Decision(True)
@@ -73,6 +80,8 @@ def decide(cluster: str, wanted: Attributes, meant: Meant) -> Decision:
         return _event(cluster, wanted, meant)
     if not workload.may_travel(wanted.resource, wanted.group) or wanted.namespace in workload.HOME_ONLY:
         return _no("a syncer has nothing to do with it")
+    if what == _PODS and not sub and _shows(cluster, wanted, meant):
+        return _YES
     return _object(cluster, wanted, meant)
 
 
@@ -111,6 +120,16 @@ def _event(cluster: str, wanted: Attributes, meant: Meant) -> Decision:
     return _no(f"a syncer may not {wanted.verb} it")
 
 
+def _shows(cluster: str, wanted: Attributes, meant: Meant) -> bool:
+    """Of pods of its own cluster that the hub shows; what is in them, admission looks at."""
+    if wanted.verb in ("list", "watch"):
+        return _selects(wanted.labels, cluster, by=workload.MIRRORED)
+    if wanted.verb == "create":
+        return bool(wanted.namespace) and not wanted.name and meant.mirrors_pods(cluster)
+    its_own = bool(wanted.name) and meant.shown_from(wanted.namespace, wanted.name) == cluster
+    return its_own and wanted.verb in ("get", "update", "delete")
+
+
 def _object(cluster: str, wanted: Attributes, meant: Meant) -> Decision:
     verb, sub = wanted.verb, wanted.subresource
     if verb in ("list", "watch") and not sub:
@@ -130,13 +149,13 @@ def _unselected(verb: str, cluster: str) -> Decision:
     return _no(f"a syncer may {verb} only with the label selector {workload.ASSIGNED}={cluster}")
 
 
-def _selects(labels: str, cluster: str, needed: bool = False) -> bool:
+def _selects(labels: str, cluster: str, needed: bool = False, by: str = workload.ASSIGNED) -> bool:
     """Whether a selector shows nothing but what is the cluster's."""
     try:
         selector = parse_labels(labels)
     except BadRequest:
         return False
-    if (workload.ASSIGNED, cluster) in selector.required():
+    if (by, cluster) in selector.required():
         return True
     label = workload.dependency_label(cluster)
     return needed and any(each.key == label and each.operator == "exists" for each in selector.requirements)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shoal.apiserver.core import Call, Core
+from shoal.kinds import workload
 from shoal.objects.errors import BadRequest, NotImplementedHere
 from shoal.objects.wire import Response
 
@@ -11,6 +12,7 @@ REFUSED = "simulated node; use infrastructure: kind"
 
 def read_log(core: Core, call: Call) -> Response:
     """A pod that no node runs has an empty log."""
+    _refuse_shown(call)
     spec = call.found().object().get("spec") or {}
     names = [
         container.get("name")
@@ -28,6 +30,7 @@ def read_log(core: Core, call: Call) -> Response:
 
 
 def reach_container(core: Core, call: Call) -> Response:
+    _refuse_shown(call)
     if not (call.found().object().get("spec") or {}).get("nodeName"):
         raise BadRequest(f"pod {call.name} does not have a host assigned")
     return reach_node(core, call)
@@ -35,4 +38,14 @@ def reach_container(core: Core, call: Call) -> Response:
 
 def reach_node(core: Core, call: Call) -> Response:
     call.found()
+    _refuse_shown(call)
     raise NotImplementedHere(REFUSED)
+
+
+def _refuse_shown(call: Call) -> None:
+    """A pod that a hub shows runs in a cluster, and there it can be reached."""
+    metadata = call.found().object()["metadata"]
+    cluster = workload.mirrored_from({"metadata": metadata}) if call.cluster.profile == "hub" else ""
+    if cluster:
+        there = (metadata.get("annotations") or {}).get(workload.MIRRORED_POD, "")
+        raise NotImplementedHere(f"a mirror: the pod is {there} in the workload Cluster {cluster}; ask that cluster")

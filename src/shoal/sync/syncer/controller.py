@@ -25,6 +25,7 @@ from shoal.sync.syncer.hubkinds import HubKinds, synced_as
 from shoal.sync.syncer.hubwrites import HubWrites
 from shoal.sync.syncer.keeping import Keeping
 from shoal.sync.syncer.syncer import Sides, Syncer
+from shoal.sync.syncer.unmirroring import Unmirroring
 
 log = logging.getLogger("shoal.sync")
 
@@ -63,12 +64,14 @@ class Syncers:
         self._client, self._clock, self._connect, self._reporter = client, clock, connect, reporter
         self._side, self._mode = side, mode
         self._heartbeats = Heartbeats(clock, lambda name: self._loop.queue.add(name))
+        self._unmirroring = Unmirroring(client, clock, lambda name: self._loop.queue.add(name))
         self.name = "syncers"
         self._loop: Loop[str] = Loop(self.name, clock, self.reconcile)
         side.hub.listed = self._hub_listed
         self._clusters = Reflector(client, CLUSTERS, clock, self._cluster, listed=self._listed)
         self._imports = Reflector(client, IMPORTS, clock, self._import)
         self._loop.sources += [self._clusters.run, self._imports.run, self._tick, self._heartbeats.run]
+        self._loop.sources.append(self._unmirroring.run)
         self._running: dict[str, Running] = {}
         self._locations: dict[str, str] = {}
         self._missing: set[str] = set()
@@ -91,6 +94,7 @@ class Syncers:
 
     def _listed(self) -> None:
         self._side.keeping.clusters_known = True
+        self._unmirroring.clusters_known.set()
 
     def _hub_listed(self) -> None:
         """What a syncer was waiting for may be known now."""
@@ -118,6 +122,7 @@ class Syncers:
             if self._clusters.synced:
                 await self._gone(name)
             return
+        await self._unmirroring.mind(name, cluster)
         if workload.sync_mode(cluster, self._mode) != workload.PUSH:
             await self._stop(name)
             await self._tell_elsewhere(cluster)
@@ -188,6 +193,7 @@ class Syncers:
         except NotFound as error:
             if (error.kind, error.name) != (CLUSTERS.plural, name):
                 raise
+            await self._unmirroring.mind(name, None)
             self._side.keeping.release_all(name)
             return
         raise Later("a workload Cluster of that name has just come")

@@ -32,6 +32,7 @@ from shoal.sync.syncer.hubwrites import HubWrites
 from shoal.sync.syncer.mirror import Mirror
 from shoal.sync.syncer.namespaces import Namespaces
 from shoal.sync.syncer.pending import Pending
+from shoal.sync.syncer.podmirror import PodMirror
 from shoal.sync.syncer.references import Ref, refs_of
 
 log = logging.getLogger("shoal.sync")
@@ -83,7 +84,11 @@ class Syncer:
             *(self.name, sides.client, sides.writes.client, clock, sides.hub_id, sides.hub),
             *(self._namespaces, self._copies),
         )
-        self._mirrors = False
+        self._pod_mirror = PodMirror(
+            *(self.name, sides.client, sides.writes.client, clock, sides.hub_id, sides.hub),
+            *(self._namespaces, self._copies, lambda said: self._say.unshown.note("pods", said)),
+        )
+        self._mirrors: frozenset[str] = frozenset()
         self._besides: list[asyncio.Task[None]] = []
         """The watches of namespaces and of pods, while the cluster answers."""
         self._complete = False
@@ -107,10 +112,11 @@ class Syncer:
             await self._client.close()
 
     def mind(self, cluster: Object) -> None:
-        """What people have said about deletions, adoption and events in the workload Cluster."""
-        mirrors = "events" in ((cluster.get("spec") or {}).get("mirror") or ())
+        """What people have said about deletions, adoption and what is shown in the workload Cluster."""
+        mirrors = frozenset(what for what in ("events", "pods") if workload.mirrors(cluster, what))
         if mirrors != self._mirrors:
             self._mirrors = mirrors
+            self._say.unshown.note("pods", "")
             self._close()
             if self._health.reachable:
                 self._open()
@@ -190,8 +196,9 @@ class Syncer:
     def _open(self) -> None:
         """A watch goes on where it was cut."""
         if not self._besides:
-            mirror = (self._mirror.run,) if self._mirrors else ()
-            for run in (self._namespaces.reflector.run, self._pending.run, *mirror):
+            shows = {"events": self._mirror.run, "pods": self._pod_mirror.run}
+            mirrors = (run for what, run in shows.items() if what in self._mirrors)
+            for run in (self._namespaces.reflector.run, self._pending.run, *mirrors):
                 self._besides.append(asyncio.create_task(_kept(run), name=f"syncer {self.name}"))
         for synced, reflector in self._copies.items():
             watch = self._watches.get(synced)
@@ -250,6 +257,7 @@ class Syncer:
             async with asyncio.timeout(REQUEST_SECONDS):
                 if isinstance(key, Work):
                     await self._duties.sync(key)
+                    self._pod_mirror.look()
                 elif not self._is_used(key):
                     await self._namespaces.remove_empty(key)
         except (Unreachable, TimeoutError):

@@ -13,6 +13,7 @@ from shoal.sync.syncer.health import GRACE_SECONDS, Verdict
 Object = dict[str, Any]
 
 ORPHANS, HUB_CHANGED, DELETIONS_HELD, NOT_SYNCED = "Orphans", "HubChanged", "DeletionsHeld", "NotSynced"
+NOT_SHOWN = "NotShown"
 MOST_NAMED = 5
 
 
@@ -55,7 +56,7 @@ def about(type_: str, reason: str, titles: list[str], message: str) -> Condition
 
 class Ledgers:
     def __init__(self, told: Callable[[], None]) -> None:
-        self.orphans, self.foreign, self.held, self.problems = (Ledger(told) for _ in range(4))
+        self.orphans, self.foreign, self.held, self.problems, self.unshown = (Ledger(told) for _ in range(5))
 
     def conditions(self, hub: str) -> list[Condition]:
         return [
@@ -75,6 +76,7 @@ class Ledgers:
                 f"Cluster {workload.ALLOW_DELETIONS}=true if that is meant",
             ),
             about(NOT_SYNCED, "Refused", self.problems.titles(), "not in the cluster"),
+            about(NOT_SHOWN, "HubHasPods", self.unshown.titles(), "of what spec.mirror asks for is not shown"),
         ]
 
 
