@@ -160,10 +160,12 @@ async def _watch(job: Job, prefix: str) -> Bound:
     """As the workers do: each what is given to it."""
     seen = Bound(job.count, prefix)
     query = f"watch=1&allowWatchBookmarks=true&resourceVersion={job.namespace}"
-    for at, connection in enumerate(await connect(job, lambda: Watching(seen.event), job.watchers)):
-        selector = quote(f"status.assignedWorker={worker_name(at)}", safe="")
-        connection.send(job.head("GET", f"{MANAGED}?{query}&fieldSelector={selector}"), lambda _: None)
-        connection.on_lost = seen.complete.set
+    for first in range(0, job.watchers, CONNECTIONS):  # a connection that asks nothing for long is closed
+        some = await connect(job, lambda: Watching(seen.event), min(CONNECTIONS, job.watchers - first))
+        for at, connection in enumerate(some, first):
+            selector = quote(f"status.assignedWorker={worker_name(at)}", safe="")
+            connection.send(job.head("GET", f"{MANAGED}?{query}&fieldSelector={selector}"), lambda _: None)
+            connection.on_lost = seen.complete.set
     return seen
 
 
@@ -221,17 +223,17 @@ def run(sizes: Sizes, directory: Path, say: Callable[[str], None]) -> list[Row]:
         prepare(server, workers, clusters, capacity, say)
         say(f"fleet: {clusters:,} ManagedClusters are bound to {workers:,} Workers")
         bound = _job(server, "bind-fleet", clusters, workers)
-        say(f"fleet: {applies:,} more at {APPLIES_PER_SECOND:.0f} a second")
+        rate = bound["operations"] / bound["seconds"]
+        say(f"fleet: {rate:,.0f} a second; {applies:,} more at {APPLIES_PER_SECOND:.0f} a second")
         applied = _job(server, "apply-fleet", applies, workers)
         time.sleep(sizes.settle)
         resident = sum(server.resident().values())
-        say("fleet: restart")
+        say(f"fleet: p99 {applied['p99_ms']:.0f} ms, {resident:,.0f} MB; restart")
         server.stop()
         restarted = server.start()
         held = server.must("GET", f"{WORKERS}?limit=1")["metadata"].get("remainingItemCount", 0) + 1
         if held != workers:
             raise Failed(f"{held} Workers of {workers} are left after a restart")
-    rate = bound["operations"] / bound["seconds"]
     pace = f"{APPLIES_PER_SECOND:.0f} applies a second"
     return [
         _row(f"fleet of {workers:,} Workers: {clusters:,} bindings", "/s", rate, BINDINGS_GOAL, at_least=True),
