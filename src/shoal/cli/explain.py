@@ -6,13 +6,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 import click
-import orjson
 
 from shoal.assemble.explain import Explanation, Verdict, explain_managed_cluster
 from shoal.assemble.plan import Explanation as Placed
 from shoal.assemble.plan import explain_object
 from shoal.cli import explain_worker
 from shoal.cli.asking import AskingError, ask, hub_options
+from shoal.cli.printing import table, tell
 from shoal.client.requests import Client
 from shoal.objects.errors import NotFound, StatusError
 
@@ -46,11 +46,7 @@ def command(kind: str, name: str, namespace: str, output: str, kubeconfig: Path 
         found = ask(kubeconfig, data_dir, question)
     except NotFound as error:
         raise AskingError(str(error), "shoal status shows those there are") from None
-    if output == "json":
-        click.echo(orjson.dumps(asdict(found), option=orjson.OPT_INDENT_2).decode())
-    else:
-        for line in text(f"{namespace}/{name}", found):
-            click.echo(line)
+    tell(asdict(found), text(f"{namespace}/{name}", found), output)
 
 
 def placed(kind: str, name: str, namespace: str, output: str, kubeconfig: Path | None, data_dir: Path | None) -> None:
@@ -63,18 +59,19 @@ def placed(kind: str, name: str, namespace: str, output: str, kubeconfig: Path |
         found = ask(kubeconfig, data_dir, question)
     except StatusError as error:
         raise AskingError(str(error), "kinds are written as in manifests, such as Deployment") from None
-    if output == "json":
-        click.echo(orjson.dumps(asdict(found), option=orjson.OPT_INDENT_2).decode())
-        return
+    tell(asdict(found), placed_text(f"{title} {namespace}/{name}", found), output)
+
+
+def placed_text(title: str, found: Placed) -> list[str]:
     by = f"Placement {found.placement}" if found.placement else "no Placement: evenly"
-    click.echo(f"{title} {namespace}/{name}, {found.total} replicas, by {by}")
-    for other in found.superseded:
-        click.echo(f"Placement {other} selects it too, and comes after")
     rows = [[one.cluster, str(one.now), str(one.then), one.why, one.change] for one in found.verdicts]
-    for line in ("", *table([["CLUSTER", "NOW", "THEN", "WHY", "WHAT WOULD HELP"], *rows])):
-        click.echo(line)
-    if found.unplaced:
-        click.echo(f"\n{found.unplaced} replicas have no place")
+    return [
+        f"{title}, {found.total} replicas, by {by}",
+        *(f"Placement {other} selects it too, and comes after" for other in found.superseded),
+        "",
+        *table([["CLUSTER", "NOW", "THEN", "WHY", "WHAT WOULD HELP"], *rows]),
+        *(["", f"{found.unplaced} replicas have no place"] if found.unplaced else []),
+    ]
 
 
 def text(title: str, found: Explanation) -> list[str]:
@@ -111,11 +108,6 @@ def _row(verdict: Verdict, found: Explanation) -> list[str]:
         said = ", ".join(f"{name} {points}" for name, points in verdict.scores.items() if points)
         return [mark, verdict.worker, str(verdict.total), said]
     return [mark, verdict.worker, "-", "; ".join(said for said in verdict.refused.values() if said)]
-
-
-def table(lines: list[list[str]]) -> list[str]:
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
 
 
 def _more(number: int, what: str) -> list[str]:

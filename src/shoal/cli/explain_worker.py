@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
-import click
-import orjson
-
 from shoal.assemble.explain import WorkerExplanation, explain_a_worker
 from shoal.cli.asking import AskingError, ask
+from shoal.cli.printing import table, tell
 from shoal.client.requests import Client
 from shoal.objects.errors import NotFound
 
@@ -25,11 +23,7 @@ def explain(name: str, output: str, kubeconfig: Path | None, data_dir: Path | No
         found = ask(kubeconfig, data_dir, question)
     except NotFound as error:
         raise AskingError(str(error), "shoal status shows those there are") from None
-    if output == "json":
-        click.echo(orjson.dumps(asdict(found), option=orjson.OPT_INDENT_2).decode())
-    else:
-        for line in text(found):
-            click.echo(line)
+    tell(asdict(found), text(found), output)
 
 
 def text(found: WorkerExplanation) -> list[str]:
@@ -42,12 +36,7 @@ def text(found: WorkerExplanation) -> list[str]:
             [each.name, each.phase, each.moving or "-", each.elsewhere or each.why, each.if_lost]
             for each in found.hosted[:SHOWN]
         ]
-        lines += ["", *_table([head, *rows])]
+        lines += ["", *table([head, *rows])]
         if number > SHOWN:
             lines.append(f"  and {number - SHOWN} more (-o json shows all)")
     return lines
-
-
-def _table(lines: list[list[str]]) -> list[str]:
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import click
-import orjson
 import yaml
 
 from shoal.assemble.plan import Change, plan_objects
 from shoal.cli.asking import AskingError, ask, hub_options
-from shoal.cli.explain import table
+from shoal.cli.printing import table, tell
 from shoal.client.requests import Client
 from shoal.objects.errors import StatusError
 
@@ -38,12 +37,8 @@ def command(filename: str, namespace: str, output: str, kubeconfig: Path | None,
         changes = ask(kubeconfig, data_dir, question)
     except StatusError as error:
         raise AskingError(str(error)) from None
-    if output == "json":
-        said = [{**asdict(one), "added": one.added, "removed": one.removed, "moved": one.moved} for one in changes]
-        click.echo(orjson.dumps(said, option=orjson.OPT_INDENT_2).decode())
-    else:
-        for line in text(changes):
-            click.echo(line)
+    said = [{**asdict(one), "added": one.added, "removed": one.removed, "moved": one.moved} for one in changes]
+    tell(said, text(changes), output)
 
 
 def read(filename: str) -> list[Object]:

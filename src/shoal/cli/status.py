@@ -8,6 +8,7 @@ from typing import Any
 import click
 import orjson
 
+from shoal.cli import printing
 from shoal.cli.asking import ask, hub_options
 from shoal.client.requests import Client, Kind
 from shoal.kinds import fleet, workload
@@ -53,8 +54,7 @@ def table(rows: list[dict[str, str]]) -> list[str]:
     if not rows:
         return []
     lines = [[name.upper() for name in rows[0]], *([str(cell) for cell in row.values()] for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+    return printing.table(lines)
 
 
 async def _list(client: Client, kind: Kind) -> list[Object]:

@@ -3,11 +3,10 @@ made from its root, and when it has to be put right. Pure."""
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 from shoal.kinds.deployments import LAST_APPLIED, REVISION
-from shoal.kinds.workload import ASSIGNED
+from shoal.kinds.workload import ASSIGNED, within
 from shoal.objects.ownership import controller_reference
 
 Object = dict[str, Any]
@@ -37,7 +36,7 @@ def is_root(obj: Object) -> bool:
 
 
 def leaf_name(root: str, cluster: str) -> str:
-    return _within(f"{root}--{cluster}", LONGEST_NAME)
+    return within(f"{root}--{cluster}", LONGEST_NAME)
 
 
 def leaf_of(
@@ -55,7 +54,7 @@ def leaf_of(
         annotations[AWAY] = "true"
     if crowded:
         annotations[CROWDED] = crowded
-    labels = {ASSIGNED: cluster, OWNED_BY: _within(metadata["name"], LONGEST_LABEL)}
+    labels = {ASSIGNED: cluster, OWNED_BY: within(metadata["name"], LONGEST_LABEL)}
     made: Object = {
         "name": leaf_name(metadata["name"], cluster),
         "namespace": metadata["namespace"],
@@ -98,10 +97,3 @@ def _contains(found: object, wanted: object) -> bool:
     if isinstance(wanted, list) and isinstance(found, list):
         return len(found) == len(wanted) and all(map(_contains, found, wanted))
     return found == wanted
-
-
-def _within(name: str, most: int) -> str:
-    """The name, or its beginning and a digest where it is too long."""
-    if len(name) <= most:
-        return name
-    return f"{name[: most - 9].rstrip('-.')}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"

@@ -93,15 +93,15 @@ def managed_by_name(cluster: str) -> list[tuple[str, str]]:
 
 def managed_value(namespace: str, name: str) -> str:
     """The value of the label `shoal.dev/managedcluster`."""
-    return _within(f"{namespace}.{name}", 63)
+    return within(f"{namespace}.{name}", 63)
 
 
 def finalizer_of(cluster: str) -> str:
-    return FINALIZER + _within(cluster, 63 - len("syncer-"))
+    return FINALIZER + within(cluster, 63 - len("syncer-"))
 
 
 def dependency_label(cluster: str) -> str:
-    return DEPENDENCY + _within(cluster, 63)
+    return DEPENDENCY + within(cluster, 63)
 
 
 def may_travel(plural: str, group: str) -> bool:
@@ -147,7 +147,7 @@ def mirrored_from(obj: Object) -> str:
 
 def mirror_name(pod: str, cluster: str) -> str:
     """Of a pod of a cluster, on the hub: no other cluster's has it."""
-    return f"{_within(pod, 253 - 2 - len(cluster))}--{cluster}"
+    return f"{within(pod, 253 - 2 - len(cluster))}--{cluster}"
 
 
 def syncer_finalizers(obj: Object) -> list[str]:
@@ -174,7 +174,7 @@ def summary(cluster: Object, parts: Iterable[str] = PARTS) -> tuple[str, str, st
     return "True", "WorkloadClusterReady", ""
 
 
-def _within(name: str, most: int) -> str:
+def within(name: str, most: int) -> str:
     """The name, or its beginning and a digest where it is too long."""
     if len(name) <= most:
         return name

@@ -262,6 +262,15 @@ def test_a_pod_may_take_all_the_time_it_was_given() -> None:
     assert on(going, NOW + 30).delete
 
 
+def test_a_pod_that_is_given_more_time_than_it_asks_for_is_seen_ending() -> None:
+    going = after(pod())
+    going["metadata"] |= {"deletionTimestamp": ago(-60), "deletionGracePeriodSeconds": 60}
+    assert on(going) == Decision("stopping-watched", at=NOW + 2)
+    assert on(going, NOW + 2).delete
+    going["spec"]["terminationGracePeriodSeconds"] = 60
+    assert on(going).delete, "its own time is not waited for"
+
+
 # --- alternatives ---
 
 

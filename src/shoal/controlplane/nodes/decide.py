@@ -25,6 +25,8 @@ Object = dict[str, Any]
 
 ENDED = ("Succeeded", "Failed")
 FORGIVEN_SECONDS = 600.0
+GRACE = 30
+"""Seconds a pod has to end in, unless it says otherwise."""
 IMAGE_PULL = "image-pull"
 SIGTERM = 143
 """How the containers of a deleted pod end."""
@@ -113,7 +115,7 @@ def _deleted(stage: str, pod: Object, code: int, place: Place) -> Decision:
         phase, reason = ("Failed", "Error") if code else ("Succeeded", "Completed")
         target = PodNext(phase=phase, containers="terminated", exitCode=code, reason=reason)
         status = pod_status(pod, target, place)
-    return Decision(stage, status, delete=bool(metadata.get("deletionGracePeriodSeconds")))
+    return Decision(stage, status, delete=_given(metadata) > 0)
 
 
 def pod_facts(pod: Object, simulate: str, ending: Ending | None, *, initializing: bool) -> dict[str, str]:
@@ -124,6 +126,7 @@ def pod_facts(pod: Object, simulate: str, ending: Ending | None, *, initializing
     return {
         "phase": status.get("phase") or "Pending",
         "deleting": "yes" if "deletionTimestamp" in metadata else "no",
+        "grace": "longer" if _given(metadata) > pod["spec"].get("terminationGracePeriodSeconds", GRACE) else "own",
         "containers": next(iter(containers[0].get("state") or ()), "none") if containers else "none",
         "simulate": simulate,
         "restartPolicy": restart_policy(pod),
@@ -134,6 +137,10 @@ def pod_facts(pod: Object, simulate: str, ending: Ending | None, *, initializing
         "traps": "yes" if ending is not None and ending.stop is not None else "no",
         "initializing": "yes" if initializing else "no",
     }
+
+
+def _given(metadata: Object) -> int:
+    return metadata.get("deletionGracePeriodSeconds") or 0
 
 
 def readiness_delay(pod: Object) -> int:
@@ -190,7 +197,7 @@ def _moment(name: str, obj: Object) -> float | None:
         return parse_time(metadata.get("deletionTimestamp"))
     if name == "asked":
         deadline = parse_time(metadata.get("deletionTimestamp"))
-        return deadline - (metadata.get("deletionGracePeriodSeconds") or 0) if deadline is not None else None
+        return deadline - _given(metadata) if deadline is not None else None
     if name == "scheduled":
         bound = get_condition(obj, "PodScheduled") or {}
         return parse_time(bound.get("lastTransitionTime")) or parse_time(metadata.get("creationTimestamp"))

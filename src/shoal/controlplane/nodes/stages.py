@@ -18,7 +18,7 @@ N = TypeVar("N")
 
 FACTS = {
     "pods": (
-        *("phase", "deleting", "containers", "simulate", "restartPolicy", "owner"),
+        *("phase", "deleting", "grace", "containers", "simulate", "restartPolicy", "owner"),
         *("command", "probed", "limited", "traps", "initializing"),
     ),
     "nodes": ("simulate", "ready"),
