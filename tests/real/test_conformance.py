@@ -2,11 +2,13 @@
 
 `specs/server.txt` needs the API server alone, `specs/loops.txt` its loops too, `specs/passing.txt` is the ratchet of
 both: what it names has to pass. `specs/workloads.txt` needs simulated nodes as well and names only what passes.
-SHOAL_SPECS=TEXT runs only the specs whose name contains TEXT.
+SHOAL_SPECS=TEXT runs only the specs whose name contains TEXT; SHOAL_ALL=1 tries those too that are known not to pass:
+they wait until their time is up.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,9 +36,12 @@ def hub(tmp_path: Path) -> Iterator[Hub]:
 
 
 def test_conformance(hub: Hub, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    wanted, passing = chosen(names("server.txt") + names("loops.txt")), set(names("passing.txt"))
+    every, passing = chosen(names("server.txt") + names("loops.txt")), set(names("passing.txt"))
+    wanted = every if os.environ.get("SHOAL_ALL") else [name for name in every if name in passing]
     failing = Lanes(hub, tmp_path, NODES).run(wanted, passing)
     with capfd.disabled():
+        if left := len(every) - len(wanted):
+            print(f"\nNOT RUN: {left} specs that do not pass yet (SHOAL_ALL=1 tries them)")
         assert report(wanted, failing, passing, print) == {}
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from shoal.client.requests import Client, Kind
+from shoal.clock import rfc3339
 from shoal.controlplane.hosted import HostedClusters
 from shoal.controlplane.podcontrol.batches import AT_ONCE, each, slow_start
+from shoal.controlplane.replicasets import controller, decide
 from shoal.controlplane.workloads import workload_loops
 from shoal.objects.errors import Forbidden
 from tests.controlplane.workloads import (
@@ -206,6 +209,37 @@ async def test_pods_become_available_with_time(tmp_path: Path) -> None:
         assert not await is_available()
         given.clock.step(2)
         await given.eventually(is_available)
+
+
+@pytest.mark.anyio
+async def test_a_pod_that_becomes_available_while_it_is_looked_at_is_not_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world(tmp_path) as given:
+
+        def takes_its_time(*arguments: Any) -> Object:
+            found = decide.status(*arguments)
+            given.clock.step(0.6)
+            return found
+
+        monkeypatch.setattr(controller, "status", takes_its_time)
+        client = await given.cluster("c")
+        await client.create(SETS, replica_set(1, minReadySeconds=30), "default")
+        (pod,) = await given.eventually(lambda: _pods(client))
+        since = given.clock.now()
+        ready = {"type": "Ready", "status": "True", "lastTransitionTime": rfc3339(since)}
+        patch = {"status": {"phase": "Running", "conditions": [ready]}}
+        await client.merge(POD_KIND, pod["metadata"]["name"], patch, "default", "status")
+
+        async def is_counted(as_what: str = "readyReplicas") -> bool:
+            return (await client.get(SETS, "web", "default"))["status"].get(as_what) == 1
+
+        await given.eventually(is_counted)
+        given.clock.step(since + 28 - given.clock.now())
+        while given.clock.now() < since + 31:
+            given.clock.step(0.1)
+            await asyncio.sleep(0.01)
+        await given.eventually(lambda: is_counted("availableReplicas"))
 
 
 async def _pods(client: Client) -> list[Object]:

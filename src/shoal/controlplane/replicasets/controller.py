@@ -107,14 +107,16 @@ class ReplicaSetLoop:
         if await self._control.settle(key, replica_set, claims):
             return UNSEEN_SECONDS
         active, terminating = sorted_out(claims.kept, self._control.deleted(key, claims.kept))
-        todo = plan(replica_set, active, self._related(key, replica_set), self._clock.now())
+        # Once: a pod that becomes available between two looks at the clock would be told of by neither.
+        now = self._clock.now()
+        todo = plan(replica_set, active, self._related(key, replica_set), now)
         failure = await self._carry_out(key, replica_set, todo)
         if failure is None and todo.create and not active:
             return UNSEEN_SECONDS  # there is nothing to tell of but what cannot be seen yet
-        await self._write_status(key, replica_set, active, terminating, failure)
+        await self._write_status(key, replica_set, active, terminating, failure, now)
         if failure is not None:
             raise failure
-        return next_availability(active, replica_set["spec"].get("minReadySeconds") or 0, self._clock.now())
+        return next_availability(active, replica_set["spec"].get("minReadySeconds") or 0, now)
 
     def _rest(self, key: Key, pods: int) -> None:
         if pods > MANY:
@@ -139,9 +141,14 @@ class ReplicaSetLoop:
             yield from self._pods.owned(key, sibling["metadata"]["uid"])
 
     async def _write_status(
-        self, key: Key, replica_set: Object, active: list[Object], terminating: list[Object], failure: Exception | None
+        self,
+        key: Key,
+        replica_set: Object,
+        active: list[Object],
+        terminating: list[Object],
+        failure: Exception | None,
+        now: float,
     ) -> None:
-        now = self._clock.now()
         wanted = status(replica_set, active, terminating, failure, now, rfc3339(now))
         wanted = {field: value for field, value in wanted.items() if field not in self._owners.unsaid}
         await self._statuses.write(key, replica_set, wanted)
