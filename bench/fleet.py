@@ -29,7 +29,7 @@ MANAGED = f"/apis/{GROUP}/managedclusters"
 WORKERS = f"/apis/{GROUP}/namespaces/{SYSTEM}/workers"
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases"
 HEARTBEAT_SECONDS = 10.0
-CONNECTIONS, APPLYING = 16, 64
+CONNECTIONS, APPLYING, BEATING = 16, 64, 32
 LONGEST = 1200.0
 WAITING, APPLIED = "c", "a"
 """How the names begin of those that wait for Workers, and of those that come later."""
@@ -85,12 +85,12 @@ async def create_workers(job: Job) -> Figures:
 async def bind(job: Job) -> Figures:
     """All Workers come to life; until `count` ManagedClusters are bound. The time is from the first to the last."""
     seen = await _watch(job, WAITING)
-    connections = await connect(job, Connection, 4)
+    connections = await connect(job, Connection, BEATING)
     figures = Figures()
     with Meter(job, figures):
         leases = (_post(job, LEASES, lease(number)) for number in range(job.watchers))
         await drive(connections, lambda _: lambda: next(leases, None), Figures())
-        await _beating(job, connections[0], seen.complete)
+        await _beating(job, connections, seen.complete)
     seen.check()
     figures.operations, figures.seconds = len(seen.bound), max(0.001, seen.last - seen.first)
     return figures
@@ -99,7 +99,7 @@ async def bind(job: Job) -> Figures:
 async def apply(job: Job) -> Figures:
     """At a steady rate; how long each takes from when it was due until the watch shows its Worker."""
     seen = await _watch(job, APPLIED)
-    beats = (await connect(job, Connection, 1))[0]
+    beats = await connect(job, Connection, BEATING)
     free: asyncio.Queue[Connection] = asyncio.Queue()
     for each in await connect(job, Connection, APPLYING):
         free.put_nowait(each)
@@ -169,9 +169,12 @@ async def _watch(job: Job, prefix: str) -> Bound:
     return seen
 
 
-async def _beating(job: Job, connection: Connection, until: asyncio.Event) -> None:
-    """Each Worker renews its Lease every so often, in turn."""
-    answered, number, began = asyncio.Event(), 0, time.perf_counter()
+async def _beating(job: Job, connections: list[Connection], until: asyncio.Event) -> None:
+    """Each Worker renews its Lease every so often; as real ones do, without waiting for each other."""
+    free: asyncio.Queue[Connection] = asyncio.Queue()
+    for each in connections:
+        free.put_nowait(each)
+    number, began = 0, time.perf_counter()
     deadline = began + LONGEST
     while not until.is_set():
         if time.perf_counter() > deadline:
@@ -179,9 +182,7 @@ async def _beating(job: Job, connection: Connection, until: asyncio.Event) -> No
         if time.perf_counter() - began < number * HEARTBEAT_SECONDS / job.watchers:
             await asyncio.sleep(0.002)
             continue
-        answered.clear()
-        connection.send(_renewal(job, number % job.watchers), lambda _: answered.set())
-        await answered.wait()
+        (await free.get()).send(_renewal(job, number % job.watchers), free.put_nowait)
         number += 1
 
 

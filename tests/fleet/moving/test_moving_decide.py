@@ -30,6 +30,7 @@ from shoal.fleet.moving.departure import (
     evacuated,
     is_lost,
     line_stopped,
+    without_numbers,
 )
 from shoal.fleet.moving.settings import Settings, settings
 from shoal.fleet.moving.silence import Seen, ended, patience, seen
@@ -354,6 +355,7 @@ def test_the_line_stops_where_too_many_are_lost_at_once(lost: int, of: int, stop
             f"{lost} of {of} workers are silent at once: nothing is moved. If worker w1 is gone for good, annotate it "
             "with shoal.dev/move-lost=true"
         )
+        assert without_numbers(found).message.startswith("too many workers are silent at once: nothing is moved. If")
         told = evacuated(worker("Unknown", "HeartbeatMissing"), Progress(2), found, NOW)
         assert told is not None
         assert condition({"status": told}, "Evacuated")["reason"] == "TooManyWorkersLost"

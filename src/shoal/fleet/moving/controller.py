@@ -30,6 +30,8 @@ log = logging.getLogger("shoal.fleet")
 
 Object = dict[str, Any]
 
+FEW, RECOUNT_SECONDS = 10, 10.0
+"""More lost Workers than that are not told at once how many the others are."""
 AGAIN_SECONDS = 1.0
 """How soon those are looked at again that nobody has room for."""
 
@@ -48,6 +50,9 @@ class Departures:
         self._active: set[str] = set()
         """Workers that somebody leaves, or that say so still."""
         self._lost: set[str] = set()
+        self._heard: set[str] = set()
+        self._too_many = False
+        """So many are lost that nobody is moved."""
         self._waiting = False
         """Somebody of the Worker that is looked at may go as soon as there is room elsewhere."""
         self.loop: Loop[str] = Loop("fleet-departures", clock, self.reconcile, workers=1)
@@ -64,11 +69,28 @@ class Departures:
             return
         name = key[2]
         self.loop.queue.add(name)
+        ready = obj is not None and condition_is(obj, fleet.READY)
+        (self._heard.add if ready else self._heard.discard)(name)
         if (obj is None or departure.is_lost(obj)) != (name in self._lost):
             (self._lost.discard if name in self._lost else self._lost.add)(name)
-            for other in self._lost:
-                self.loop.queue.add(other)
+            self._recount()
         self.moves.look_again(name)
+
+    def _recount(self) -> None:
+        """All that are lost are told at once when it changes what becomes of them. Otherwise only the numbers they give
+        differ: where a whole fleet goes silent, one after another, they do not all look again for each."""
+        lost = self._silent()
+        before, self._too_many = self._too_many, lost > self.moves.settings.lost_share * (lost + len(self._heard))
+        for name in self._lost:
+            if before != self._too_many or len(self._lost) <= FEW:
+                self.loop.queue.add(name)
+            else:
+                self.loop.queue.add_after(name, RECOUNT_SECONDS)
+
+    def _silent(self) -> int:
+        """How many are lost that count."""
+        there = (self.worker(name) for name in self._lost)
+        return sum(worker is not None and not self._is_going(worker) for worker in there)
 
     def _lease_changed(self, key: Key, obj: Object | None) -> None:
         name = fleet.worker_of_lease(key[2])
@@ -222,7 +244,7 @@ class Departures:
         stopped = self._stopped(worker) if must else None
         if stopped is not None:
             for managed in must:
-                await self.moves.say(managed, stopped)
+                await self.moves.say(managed, departure.without_numbers(stopped))
             return progress, stopped, None
         if must and wait > 0:
             said = f"they are moved when nothing has been heard of it for {needed:.0f} seconds"
@@ -234,11 +256,8 @@ class Departures:
         limits = self.moves.settings
         if limits.wrong:
             return Obstacle("InvalidSettings", limits.wrong)
-        there = [each for key, each in self._workers.objects.items() if key[1] == fleet.NAMESPACE]
-        there += [worker] if self.worker(worker["metadata"]["name"]) is None else []
-        lost = sum(departure.is_lost(each) and not self._is_going(each) for each in there)
-        heard = sum(condition_is(each, fleet.READY) for each in there)
-        return departure.line_stopped(worker, lost, lost + heard, limits.lost_share)
+        lost = self._silent() + (self.worker(worker["metadata"]["name"]) is None)
+        return departure.line_stopped(worker, lost, lost + len(self._heard), limits.lost_share)
 
     def _is_going(self, worker: Object) -> bool:
         """Nothing is on it, and somebody has said that it is not to be: it counts no longer."""

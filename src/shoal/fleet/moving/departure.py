@@ -7,7 +7,7 @@ worker itself; of a lost Worker those go that are to be moved then.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from shoal.fit.taints import NO_EXECUTE, tolerates
@@ -20,6 +20,7 @@ Object = dict[str, Any]
 
 DRAINED, EVACUATED = "Drained", "Evacuated"
 APPROVED = "shoal.dev/move-lost"
+SILENT = "workers are silent at once: nothing is moved."
 """Annotation of a lost Worker: its ManagedClusters may be moved, though too many Workers are lost at once."""
 NAMED = 3
 
@@ -143,9 +144,15 @@ def line_stopped(worker: Object, lost: int, all_of_them: int, share: float) -> O
     """Where so many are silent at once, nobody is moved unless somebody says of a Worker that it is gone."""
     if lost <= share * all_of_them or approved(worker):
         return None
-    said = f"{lost} of {all_of_them} workers are silent at once: nothing is moved. If worker"
+    said = f"{lost} of {all_of_them} {SILENT} If worker"
     said = f"{said} {worker['metadata']['name']} is gone for good, annotate it with {APPROVED}=true"
     return Obstacle("TooManyWorkersLost", said)
+
+
+def without_numbers(stopped: Obstacle) -> Obstacle:
+    """As each of a Worker's clusters says it: not anew with every other Worker that goes silent."""
+    _, found, rest = stopped.message.partition(SILENT)
+    return replace(stopped, message=f"too many {found}{rest}") if found else stopped
 
 
 def approved(worker: Object) -> bool:
