@@ -48,6 +48,11 @@ def refused(cluster: Cluster, obj: Object) -> str:
     return message.removeprefix('pods "p" is forbidden: ')
 
 
+def test_the_classes_every_cluster_has_are_there_for_its_first_pod(cluster: Cluster) -> None:
+    first = pod("first", priorityClassName="system-node-critical")
+    assert of(cluster, first) == ("system-node-critical", 2_000_001_000, "PreemptLowerPriority")
+
+
 def test_a_pod_has_the_priority_of_its_class(cluster: Cluster) -> None:
     assert of(cluster, pod("a")) == (None, 0, "PreemptLowerPriority")
     cluster.post(PRIORITIES, priority("high", 1000, preemptionPolicy="Never")).ok()

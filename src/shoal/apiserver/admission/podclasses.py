@@ -97,8 +97,7 @@ def _set_places(call: Call, new: Object, spec: Object, scheduling: Object) -> No
 
 
 def _class(core: Core, call: Call, resource: tuple[str, str], name: str) -> Entry | None:
-    table = core.cache.kind(*resource).tables.get(call.target.cluster)
-    return table.entries.get(f"/{name}") if table is not None else None
+    return core.cache.kind(*resource).get(call.target.cluster, "", name)
 
 
 def _refused(call: Call, new: Object, why: str) -> Forbidden:
