@@ -232,7 +232,8 @@ async def test_a_pod_that_becomes_available_while_it_is_looked_at_is_not_missed(
         await client.merge(POD_KIND, pod["metadata"]["name"], patch, "default", "status")
 
         async def is_counted(as_what: str = "readyReplicas") -> bool:
-            return (await client.get(SETS, "web", "default"))["status"].get(as_what) == 1
+            found: Object = await client.get(SETS, "web", "default")
+            return bool(found["status"].get(as_what) == 1)
 
         await given.eventually(is_counted)
         given.clock.step(since + 28 - given.clock.now())
