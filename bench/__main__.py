@@ -20,6 +20,7 @@ from bench import (
     peer,
     placement,
     profile,
+    provision,
     replicas,
     report,
     scheduling,
@@ -50,6 +51,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="small counts, one round: is it working, not how fast")
     parser.add_argument("--only", type=_keys, default=set(KEYS), help=f"some of {','.join(KEYS)}", metavar="A,B")
     parser.add_argument("--rounds", type=int, help="rounds of every load, the median counts")
+    parser.add_argument("--mip", type=float, metavar="SECONDS", help="of the search for each best packing (provision)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="writes the figures there too")
     parser.add_argument("--page", type=Path, metavar="FILE", help="writes the tables between that page's result marks")
     parser.add_argument("--profile", choices=sorted(profile.JOBS), help="no comparison: where Shoal's time goes")
@@ -68,6 +70,8 @@ def bench(asked: argparse.Namespace) -> None:
     sizes = QUICK if asked.quick else FULL
     if asked.rounds:
         sizes = replace(sizes, rounds=asked.rounds)
+    if asked.mip:
+        sizes = replace(sizes, mip_seconds=asked.mip)
     programs = peer.find_programs()
     peers: dict[str, measure.Make] = {}
     if programs:
@@ -94,6 +98,8 @@ def bench(asked: argparse.Namespace) -> None:
             rows += sync.run(sizes, Path(directory), say)
         if "placement" in asked.only:
             rows += placement.run(sizes, Path(directory), say)
+        if "provision" in asked.only:
+            rows += provision.run(sizes, Path(directory), say)
     conditions = report.conditions(peer.versions(programs) if programs else "")
     parts = [conditions, report.tables(rows), report.footnotes(rows)]
     text = "\n\n".join(part for part in parts if part)

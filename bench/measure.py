@@ -33,8 +33,8 @@ class Row:
     title: str
     kind: str
     """`load`, `etcd` (a load, with everybody's objects in etcd), `seconds`, `megabytes`, `story` (a step of it),
-    `clusters` (a figure of hosted ones, with its unit), `scheduling` (pods that got a node) or `replicas` (a step of
-    one Deployment)."""
+    `clusters` (a figure of hosted ones, with its unit), `scheduling` (pods that got a node), `replicas` (a step of
+    one Deployment) or `provision` (what a plan costs)."""
     goal: float
     figures: dict[str, Figures] = field(default_factory=dict)
 

@@ -46,6 +46,15 @@ class Sizes:
     """Replicas of one object."""
     planned: int = 10_000
     """Objects of a fleet, roots and leaves."""
+    provisioned: tuple[int, ...] = (100, 1_000)
+    """Pods that are planned for, for the cost."""
+    catalogues: tuple[str, ...] = ("kwok36", "kwok<32", "cloud")
+    bound_seconds: float = 60.0
+    mip_seconds: float = 10.0
+    """At most, for each: until the bound is known, and for the search of the best packing."""
+    scheduled: tuple[int, ...] = (1_000, 5_000, 20_000)
+    """Pods with all kinds of constraints, for the speed."""
+    scheduled_types: int = 400
     settle: float = 5.0
     """Seconds of rest before memory is read, and before the first load."""
 
@@ -78,6 +87,10 @@ QUICK = Sizes(
     placed=100,
     placed_clusters=20,
     planned=1_000,
+    provisioned=(100,),
+    bound_seconds=10,
+    mip_seconds=5,
+    scheduled=(1_000,),
 )
 
 
@@ -140,4 +153,5 @@ KEYS = (
     *("start", "memory"),
     *dict.fromkeys(load.key for load in loads(FULL)),
     *("etcd", "story", "clusters", "capi", "scheduler", "replicas", "fleet", "sync", "placement"),
+    "provision",
 )

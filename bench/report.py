@@ -37,6 +37,7 @@ def tables(rows: list[Row]) -> str:
     found.append(_clusters_table([row for row in rows if row.kind == "clusters"]))
     found.append(_scheduling_table([row for row in rows if row.kind == "scheduling"]))
     found.append(_replicas_table([row for row in rows if row.kind == "replicas"]))
+    found.append(_provision_table([row for row in rows if row.kind == "provision"]))
     return "\n\n".join(table for table in found if table)
 
 
@@ -158,6 +159,17 @@ def _replicas_line(row: Row) -> list[str]:
         line[5], line[6] = number(peer["cpu_seconds"]), times(peer["cpu_seconds"] / max(ours["cpu_seconds"], 0.01))
         line[8] = number(peer["writes"])
     return [*line, f"≤ {row.goal:g} s" if row.goal else "", _verdict(row.goal, ours["value"] <= row.goal)]
+
+
+def _provision_table(rows: list[Row]) -> str:
+    header = ["what the nodes for them cost", "an hour", "Karpenter's rule / LP bound", "plan / LP bound"]
+    return _table([*header, "plan / best integer packing", "CPU-s"], [_provision_line(row) for row in rows])
+
+
+def _provision_line(row: Row) -> list[str]:
+    ours = row.figures[SHOAL]
+    ratios = [f"{ours[figure]:.4f}" for figure in ("rule", "value", "integer")]
+    return [row.title, f"{ours['price']:.3f}", *ratios, number(ours["seconds"])]
 
 
 def _verdict(goal: float, met: bool) -> str:

@@ -24,11 +24,11 @@ class Hub:
     def __init__(self, world: World) -> None:
         self.world, self.client = world, world.client
 
-    async def learn(self, kind: str = "Deployment") -> None:
-        """As if a cluster had taught the hub what a Deployment is, or another kind of apps."""
+    async def learn(self, kind: str = "Deployment", group: str = "apps") -> None:
+        """As if a cluster had taught the hub what a Deployment is, or another kind."""
         plural = f"{kind.lower()}s"
         spec = {
-            "groupVersion": {"group": "apps", "version": "v1"},
+            "groupVersion": {"group": group, "version": "v1"},
             "scope": "Namespaced",
             "plural": plural,
             "singular": kind.lower(),
@@ -38,7 +38,7 @@ class Hub:
             "publish": True,
         }
         api_version = f"{apiresource.GROUP}/{apiresource.VERSION}"
-        body = {"apiVersion": api_version, "kind": apiresource.NEGOTIATED, "metadata": {"name": f"{plural}.v1.apps"}}
+        body = {"apiVersion": api_version, "kind": apiresource.NEGOTIATED, "metadata": {"name": f"{plural}.v1.{group}"}}
         await self.client.create(NEGOTIATED, {**body, "spec": spec})
 
     async def cluster(self, name: str, ready: str = "True", **spec: Any) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.placement.decide import Placed, place
-from shoal.placement.policy import DEFAULT, Group, Limit, Policy, Spread, policy_of
+from shoal.placement.policy import DEFAULT, Group, Limit, Policy, Rule, Spread, policy_of, rivals
 from shoal.placement.sites import Part, Site
 
 NOW = 1_000_000.0
@@ -241,3 +241,14 @@ def test_even_moves_are_the_fewest(total: int, held: list[int]) -> None:
 
 def test_the_first_answer_is_a_value() -> None:
     assert isinstance(place(1, [site("a")], DEFAULT, {}, {}, NOW), Placed)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "count"),
+    [("ConfigMap", "settings", 1), ("ConfigMap", "kube-root-ca.crt", 0), ("ServiceAccount", "default", 0)],
+)
+def test_what_every_namespace_has_by_itself_is_not_placed(kind: str, name: str, count: int) -> None:
+    spec = {"selects": [{"kind": "ConfigMap"}, {"kind": "ServiceAccount"}]}
+    rule = Rule({"metadata": {"name": "all", "namespace": "default"}, "spec": spec})
+    obj = {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": "default"}}
+    assert len(rivals([rule], obj)) == count

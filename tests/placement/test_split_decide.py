@@ -14,7 +14,8 @@ from shoal.objects.names import is_dns1123_subdomain, is_valid_label_value
 from shoal.placement.policy import DEFAULT, Policy
 from shoal.placement.shapes import REPLICATED
 from shoal.placement.sites import Site, site_of
-from shoal.placement.splitter.decide import Split, looks_at_room, split
+from shoal.placement.splitter.decide import looks_at_room, split
+from shoal.placement.splitter.outcome import Split
 from shoal.placement.splitter.status import summed
 
 Object = dict[str, Any]
@@ -64,6 +65,39 @@ def test_a_second_look_changes_nothing(total: int, names: list[str]) -> None:
 
 EAST, WEST, NORTH = Site("east"), Site("west"), Site("north")
 DOWN = Site("west", ready=False, since=NOW)
+
+
+NEVER_READY = [Site("east", ready=False), Site("west", ready=False, since=NOW - 301)]
+
+
+@pytest.mark.parametrize(
+    ("sites", "leaves", "wanted", "gone"),
+    [
+        pytest.param([], {}, {}, [], id="no clusters"),
+        pytest.param(NEVER_READY, {}, {}, [], id="none ready"),
+        # The original took the leaves away. Here they stay with none, so that their clusters are told.
+        pytest.param(
+            *(NEVER_READY, {"east": 5, "west": 5}, {"web--east": 0, "web--west": 0}, []), id="none ready, two leaves"
+        ),
+        pytest.param([EAST], {}, {"web--east": 10}, [], id="one cluster, no leaf"),
+        pytest.param([EAST], {"east": 3}, {"web--east": 10}, [], id="one cluster, one leaf"),
+        pytest.param([EAST, WEST], {"east": 10}, {"web--east": 5, "web--west": 5}, [], id="two clusters, one leaf"),
+        pytest.param(
+            *([EAST, WEST], {"east": 4, "north": 3, "west": 3}, {"web--east": 5, "web--west": 5}, ["web--north"]),
+            id="two clusters, three leaves",
+        ),
+        pytest.param(
+            *([EAST, NORTH, WEST], {}, {"web--east": 4, "web--north": 3, "web--west": 3}, []),
+            id="three clusters, uneven",
+        ),
+    ],
+)
+def test_the_originals_unmerged_tables(
+    sites: list[Site], leaves: dict[str, int], wanted: dict[str, int], gone: list[str]
+) -> None:
+    found = split(root(), [leaf(cluster, size) for cluster, size in leaves.items()], [], sites, NOW)
+    assert sizes(found) == wanted
+    assert [one["metadata"]["name"] for one in (*found.delete, *found.absent)] == gone
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from shoal.fit.resources import amounts
 from shoal.provision.cloudprovider import InstanceType, Offering
-from shoal.provision.provisioning.decide import Plan, Pool
+from shoal.provision.simulation.model import Place, Plan, Pool, Question
+from shoal.provision.simulation.rule import simulate
+from shoal.provision.solver.adapting import improve
 from tests.provision.hosted import node_pool
 from tests.provision.hosted import pod as pod_object
 
@@ -75,3 +78,20 @@ def bought(found: Plan) -> list[str]:
 
 def price(found: Plan) -> float:
     return round(sum(claim.price for claim in found.claims), 9)
+
+
+def plan(
+    pods: Iterable[Object],
+    places: Sequence[Place] = (),
+    pools: Sequence[Pool] = (),
+    daemons: Sequence[Object] = (),
+    promised: Mapping[str, str] | None = None,
+) -> Plan:
+    """By Karpenter's rule."""
+    return simulate(Question(list(pods), places, pools, daemons, promised or {}))
+
+
+def cheapest(pods: Iterable[Object], *pools: Pool) -> Plan:
+    """By the rule, and then made cheaper."""
+    question = Question(list(pods), pools=pools)
+    return improve(question, simulate(question))[0]

@@ -6,8 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from shoal.provision.lifecycle.termination import controller as termination
 from tests.provision.hosted import Hosted
 from tests.serving import Server
+
+termination.MIN_DRAIN_SECONDS = 0.0
+"""Nobody waits for it on a real clock; the tests on a fake one set their own."""
 
 
 @pytest.fixture

@@ -46,11 +46,12 @@ def test_pending_pods_become_nodes_of_the_cheapest_type_and_go_again(hosted: Hos
     assert event == f"Pod should schedule on: nodeclaim/{claim['metadata']['name']}"
     hosted.eventually(lambda: _with_nodes(hosted, "1"))
     whole = {"cpu": "2", "memory": "8Gi", "nodes": "1", "pods": "110"}
-    assert hosted.eventually(lambda: _with_nodes(hosted, "1")["status"]["resources"] == whole)
+    hosted.eventually(lambda: whole.items() <= _with_nodes(hosted, "1")["status"]["resources"].items())
     hosted.cluster.delete(f"{DEPLOYMENTS}/web").ok()
     hosted.eventually(lambda: not hosted.items(CLAIMS) and not hosted.machines() and not hosted.items(NODES))
     assert hosted.replicas() == {"small": 0, "medium": 0, "large": 0}
-    assert hosted.eventually(lambda: _with_nodes(hosted, "0"))["status"]["resources"] == {"nodes": "0"}
+    left = hosted.eventually(lambda: _with_nodes(hosted, "0"))["status"]["resources"]
+    assert set(left.values()) == {"0"}
 
 
 def _with_nodes(hosted: Hosted, count: str) -> Object:

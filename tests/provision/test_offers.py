@@ -8,14 +8,20 @@ import pytest
 
 from shoal.fit.requirements import from_expressions
 from shoal.fit.resources import amounts
-from shoal.provision.clusterapi.offers import (
-    can_be_bought_from,
-    cheapest,
-    instance_types,
+from shoal.provision.cloudprovider import InstanceType
+from shoal.provision.clusterapi import offers
+from shoal.provision.clusterapi.offers import cheapest
+from shoal.provision.clusterapi.prices import PriceList, price_list
+from shoal.provision.clusterapi.sellers import (
+    entries,
+    entry_name,
+    is_entry,
+    is_open,
     node_labels,
-    price,
+    of_deployment,
+    of_entry,
     selected,
-    taints,
+    usable,
 )
 from tests.provision.hosted import CAPACITY, MEMBER, Object, node_class, size_objects
 
@@ -24,6 +30,10 @@ TYPE, ZONE, CAPACITY_TYPE = (
     "topology.kubernetes.io/zone",
     "karpenter.sh/capacity-type",
 )
+
+
+PRICE = "cluster.x-k8s.io/machine-current-price"
+MAX_SIZE = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size"
 
 
 def deployment(size: str = "small", **annotations: str) -> Object:
@@ -36,6 +46,10 @@ def announce(name: str, **said: str) -> Object:
     found = deployment()
     found["metadata"] |= {"name": name, "annotations": {f"{CAPACITY}/{key}": value for key, value in said.items()}}
     return found
+
+
+def instance_types(deployments: list[Object], claimed: dict[str, int]) -> list[InstanceType]:
+    return offers.instance_types([of_deployment(each, None, PriceList()) for each in deployments], claimed)
 
 
 def test_member_label_and_selector_both_count() -> None:
@@ -71,7 +85,23 @@ def test_equal_types_in_two_zones_are_one_with_two_offerings() -> None:
     larger = deployment()
     larger["metadata"]["name"] = "other"
     larger["metadata"]["annotations"][f"{CAPACITY}/cpu"] = "8"
-    assert len(instance_types([east, larger], {})) == 2, "a name does not make two sizes one"
+    larger["metadata"]["annotations"][f"{CAPACITY}/ephemeral-disk"] = "10Gi"
+    (careful,) = instance_types([east, larger], {})
+    assert careful.capacity == found.capacity, "what one of them has not cannot be counted on"
+    tainted = deployment()
+    tainted["metadata"]["name"] = "tainted"
+    tainted["metadata"]["annotations"][f"{CAPACITY}/taints"] = "team=blue:NoSchedule"
+    (both,) = instance_types([east, tainted], {})
+    assert [len(offer.taints) for offer in both.offerings] == [0, 1], "taints are the offering's"
+    tainted["metadata"]["annotations"][PRICE] = "0"
+    types = instance_types([east, tainted], {})
+    plain = cheapest(types, from_expressions(()), {})
+    assert plain is not None
+    assert plain[1].name == "default/east-small", "what was planned without the taint may not bear it"
+    taint = {"key": "team", "value": "blue", "effect": "NoSchedule"}
+    expected = cheapest(types, from_expressions(()), {}, [taint])
+    assert expected is not None
+    assert expected[1].name == "default/tainted"
 
 
 @pytest.mark.parametrize(
@@ -85,12 +115,12 @@ def test_the_largest_size_is_honoured(said: str, claimed: int, room: int | None)
 
 
 def test_what_announces_no_size_or_is_paused_or_going_sells_nothing() -> None:
-    assert can_be_bought_from(deployment())
-    assert not can_be_bought_from(announce("x", cpu="2"))
-    assert not can_be_bought_from(deployment(paused="true"))
+    assert is_open(deployment())
+    assert of_deployment(announce("x", cpu="2"), None, PriceList()).capacity == {}
+    assert not is_open(deployment(paused="true"))
     going = deployment()
     going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert not can_be_bought_from(going)
+    assert not is_open(going)
 
 
 def test_labels_come_from_the_template_and_the_announcement_wins() -> None:
@@ -111,10 +141,14 @@ def test_labels_come_from_the_template_and_the_announcement_wins() -> None:
 
 def test_taints_are_read() -> None:
     one = announce("m", taints="team=blue:NoSchedule,gpu:NoExecute,karpenter.sh/unregistered=:NoExecute,nonsense")
-    assert taints(one) == (
+    assert of_deployment(one, None, PriceList()).taints == (
         {"key": "team", "value": "blue", "effect": "NoSchedule"},
         {"key": "gpu", "effect": "NoExecute"},
     )
+
+
+def cost(one: Object, template: Object | None = None, prices: PriceList | None = None) -> float:
+    return of_deployment(one, template, prices or PriceList()).price
 
 
 @pytest.mark.parametrize(
@@ -123,11 +157,161 @@ def test_taints_are_read() -> None:
 def test_a_price_nobody_names_is_guessed_from_the_size(said: str, wanted: float | None) -> None:
     one = announce("m", cpu="2", memory="8G")
     if said:
-        one["metadata"]["annotations"]["cluster.x-k8s.io/machine-current-price"] = said
-    assert price(one) == pytest.approx(0.058 if wanted is None else wanted)
-    one["metadata"]["annotations"].pop("cluster.x-k8s.io/machine-current-price", None)
-    one["spec"]["template"]["metadata"] = {"annotations": {"cluster.x-k8s.io/machine-current-price": "0.7"}}
-    assert price(one) == 0.7
+        one["metadata"]["annotations"][PRICE] = said
+    assert cost(one) == pytest.approx(0.058 if wanted is None else wanted)
+
+
+def test_prices_are_looked_for_in_order() -> None:
+    """The MachineDeployment, its template, the infrastructure template, the price list, then a guess."""
+    one = announce("m", cpu="2", memory="8G")
+    one["metadata"]["annotations"][PRICE] = "0.1"
+    one["spec"]["template"]["metadata"] = {"annotations": {PRICE: "0.2"}}
+    template = {"metadata": {"annotations": {PRICE: "0.3"}}}
+    listed = price_list({"data": {"prices.yaml": "- {instanceType: m, price: 0.4}"}})
+    assert cost(one, template, listed) == 0.1
+    del one["metadata"]["annotations"][PRICE]
+    assert cost(one, template, listed) == 0.2
+    del one["spec"]["template"]["metadata"]
+    assert cost(one, template, listed) == 0.3
+    assert cost(one, {"metadata": {}}, listed) == 0.4
+    assert cost(one) == pytest.approx(0.058)
+
+
+def test_the_line_of_the_price_list_that_says_most_wins() -> None:
+    text = """
+- {instanceType: m, price: 4}
+- {instanceType: m, capacityType: spot, price: "3"}
+- {instanceType: m, zone: a, price: 2}
+- {instanceType: m, zone: a, capacityType: spot, price: 1}
+"""
+    found = price_list({"data": {"prices.yaml": text}})
+    assert found.problems == ()
+
+    def of(zone: str, capacity: str, kind: str = "m") -> float | None:
+        return found.of({TYPE: kind, ZONE: zone, CAPACITY_TYPE: capacity})
+
+    assert [of("a", "spot"), of("a", "on-demand"), of("b", "spot"), of("b", "on-demand")] == [1, 2, 3, 4]
+    assert of("a", "spot", "other") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{a: 1}", "prices.yaml is no list"),
+        ("- {instanceType: m}", "line 1 of prices.yaml needs an instanceType and a price"),
+        ("- {price: 1}", "line 1 of prices.yaml needs an instanceType and a price"),
+        ("- {instanceType: m, price: -1}", "line 1 of prices.yaml needs an instanceType and a price"),
+        ("- m", "line 1 of prices.yaml needs an instanceType and a price"),
+        (
+            "- {instanceType: m, price: 1}\n- {instanceType: m, price: 2}",
+            "line 2 of prices.yaml contradicts an earlier one",
+        ),
+        ("- {", "prices.yaml is no YAML"),
+    ],
+)
+def test_what_cannot_be_read_of_a_price_list_is_said_and_passed_over(text: str, problem: str) -> None:
+    good = "- {instanceType: other, price: 7}\n"
+    found = price_list({"data": {"prices.yaml": text}})
+    assert len(found.problems) == 1
+    assert found.problems[0].startswith(problem)
+    if text.startswith("- {instanceType: m"):
+        assert price_list({"data": {"prices.yaml": f"{text}\n{good}"}}).of({TYPE: "other"}) == 7
+    assert price_list(None) == PriceList()
+
+
+def test_what_the_infrastructure_template_reports_counts_where_nothing_is_announced() -> None:
+    info = {"architecture": "arm64", "operatingSystem": "linux"}
+    template = {"metadata": {}, "status": {"capacity": {"cpu": "4", "memory": "8Gi", "pods": "30"}, "nodeInfo": info}}
+    silent = of_deployment(announce("m"), template, PriceList())
+    assert silent.capacity == amounts({"cpu": "4", "memory": "8Gi", "pods": "30"})
+    assert (silent.labels["kubernetes.io/arch"], silent.labels["kubernetes.io/os"]) == ("arm64", "linux")
+    said = of_deployment(announce("m", cpu="2", maxPods="20", labels="kubernetes.io/arch=amd64"), template, PriceList())
+    assert said.capacity == amounts({"cpu": "2", "memory": "8Gi", "pods": "20"})
+    assert said.labels["kubernetes.io/arch"] == "amd64"
+
+
+def test_graphics_cards_and_disks_are_capacity() -> None:
+    said = {"cpu": "2", "memory": "8Gi", "gpu-type": "nvidia.com/gpu", "gpu-count": "2", "ephemeral-disk": "100Gi"}
+    one = of_deployment(announce("m", **said), None, PriceList())
+    wanted = {"cpu": "2", "memory": "8Gi", "nvidia.com/gpu": "2", "ephemeral-storage": "100Gi", "pods": "110"}
+    assert one.capacity == amounts(wanted)
+
+
+def test_the_failure_domain_is_the_zone_unless_one_is_announced() -> None:
+    one = announce("m", cpu="2", memory="8G")
+    one["spec"]["template"]["spec"]["failureDomain"] = "f"
+    assert node_labels(one)[ZONE] == "f"
+    one["metadata"]["annotations"][f"{CAPACITY}/labels"] = f"{ZONE}=z"
+    assert node_labels(one)[ZONE] == "z"
+
+
+def test_spot_and_demand_in_two_zones_are_one_type() -> None:
+    """With the requirements that follow: every zone, both capacity types."""
+    found = []
+    for number, (zone, spot) in enumerate([("a", False), ("a", True), ("b", False)]):
+        one = announce(f"m{number}", cpu="2", memory="8G", labels=f"{TYPE}=m,{ZONE}={zone}")
+        one["spec"]["template"]["metadata"] = {"labels": {"cluster.x-k8s.io/interruptible": ""} if spot else {}}
+        found.append(one)
+    (kind,) = instance_types(found, {})
+    sold = {(offer.labels[ZONE], offer.labels[CAPACITY_TYPE]) for offer in kind.offerings}
+    assert sold == {("a", "on-demand"), ("a", "spot"), ("b", "on-demand")}
+    assert kind.requirements[ZONE].values == {"a", "b"}
+    assert kind.requirements[CAPACITY_TYPE].values == {"on-demand", "spot"}
+
+
+def test_what_is_paid_for_already_is_a_reservation_of_its_largest_size() -> None:
+    one = announce("m", cpu="2", memory="8G", labels=f"{TYPE}=m,{CAPACITY_TYPE}=reserved")
+    one["metadata"]["annotations"][MAX_SIZE] = "3"
+    (kind,) = instance_types([one], {"default/m": 1})
+    (offer,) = kind.offerings
+    assert (offer.reservation, offer.reservation_capacity, offer.room) == ("default.m", 2, 2)
+    assert offer.labels["karpenter.sh/reservation-id"] == "default.m"
+    one["metadata"]["annotations"][f"{CAPACITY}/labels"] += ",karpenter.sh/reservation-id=cr-1"
+    (sold_out,) = instance_types([one], {"default/m": 3})[0].offerings
+    assert (sold_out.reservation, sold_out.available) == ("cr-1", False)
+
+
+def test_a_machine_template_of_a_node_class_is_an_offering() -> None:
+    entry: Object = {
+        "name": "fast",
+        "capacity": {"cpu": "8"},
+        "labels": {"disk": "nvme"},
+        "taints": [{"key": "team", "value": "a", "effect": "NoSchedule"}],
+        "failureDomain": "z",
+        "capacityType": "spot",
+        "limit": 3,
+    }
+    one = node_class("mine")
+    one["spec"]["machineTemplates"] = [entry]
+    annotations = {f"{CAPACITY}/cpu": "4", f"{CAPACITY}/memory": "8Gi", PRICE: "0.5", MAX_SIZE: "2"}
+    template: Object = {"metadata": {"name": "t", "labels": {MEMBER: ""}, "annotations": annotations}}
+    found = of_entry(one, entry, template, PriceList())
+    assert (found.name, found.price, found.most) == ("ClusterAPINodeClass/mine/fast", 0.5, 2)
+    assert is_entry(found.name)
+    assert not is_entry("default/east-small")
+    assert entries(one) == [entry]
+    assert entry_name(one, entry) == found.name
+    assert found.labels == {TYPE: "fast", "disk": "nvme", ZONE: "z", CAPACITY_TYPE: "spot"}
+    assert found.capacity == amounts({"cpu": "8", "memory": "8Gi", "pods": "110"})
+    assert found.taints == ({"key": "team", "value": "a", "effect": "NoSchedule"},)
+    assert of_entry(one, {**entry, "price": "0.2"}, template, PriceList()).price == 0.2
+
+
+def test_templates_take_part_by_their_label_for_one_cluster_or_all() -> None:
+    template: Object = {"metadata": {"name": "t", "labels": {MEMBER: ""}}}
+    assert usable(template, "east")
+    template["metadata"]["labels"]["cluster.x-k8s.io/cluster-name"] = "west"
+    assert not usable(template, "east"), "it is another cluster's"
+    assert not usable({"metadata": {"name": "t"}}, "east"), "a node class does not open what is not offered"
+    assert not usable(None, "east")
+
+
+def test_a_class_with_templates_buys_from_deployments_only_by_selector() -> None:
+    one = node_class("mine")
+    one["spec"]["machineTemplates"] = [{"name": "fast"}]
+    assert not selected(deployment(), one)
+    one["spec"]["scalableResourceSelector"] = {"matchLabels": {"size": "small"}}
+    assert selected(deployment(), one)
 
 
 def test_the_cheapest_that_suits_and_has_room_is_chosen() -> None:

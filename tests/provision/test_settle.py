@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.clock import rfc3339
-from shoal.provision.clusterapi.decide import MARKED_SECONDS, SPARE_SECONDS, Settlement, settle
+from shoal.provision.clusterapi.decide import MARKED_SECONDS, SPARE_SECONDS, Settlement, settle, strays
 from tests.provision.test_offers import deployment
 
 Object = dict[str, Any]
@@ -18,12 +18,16 @@ LONG_AGO = rfc3339(NOW - 600)
 MARK = "cluster.x-k8s.io/delete-machine"
 
 
-def machine(name: str, owner: str = "", *, going: bool = False, marked: str = "", age: float = 1.0) -> Object:
+def machine(
+    name: str, owner: str = "", *, going: bool = False, marked: str = "", age: float = 1.0, of: str = ""
+) -> Object:
     annotations = {MARK: marked} if marked else {}
     if owner:
         annotations |= {"karpenter.sh/nodeclaim": owner, "karpenter.sh/nodeclaim-uid": f"uid-{owner}"}
     metadata: Object = {"namespace": "default", "name": name, "annotations": annotations}
     metadata["creationTimestamp"] = rfc3339(NOW - age)
+    if of:
+        metadata["labels"] = {"cluster.x-k8s.io/set-name": of}
     return {"metadata": {**metadata, "deletionTimestamp": "x"} if going else metadata}
 
 
@@ -130,6 +134,50 @@ def test_replicas_somebody_lowered_are_raised_again() -> None:
     assert look(0, [machine("m1", "a")], [claim("a", "m1")]).replicas == 1
 
 
+def test_the_machine_of_a_gone_claim_does_not_keep_others_waiting() -> None:
+    """It holds the replica that the next NodeClaim wants, and is not the one to give it."""
+    found = look(1, [machine("m1", "gone")], [claim("a")])
+    assert (found.replicas, names(found.mark), names(found.orphans), bound(found)) == (None, ["m1"], ["m1"], [])
+    marked = look(1, [machine("m1", "gone", marked=rfc3339(NOW))], [claim("a")])
+    assert (marked.replicas, names(marked.delete)) == (None, ["m1"]), "another comes in its place"
+
+
+def test_replicas_stay_while_machines_are_in_two_sets() -> None:
+    """It is the old set that would shrink, and the one that goes is of the new one."""
+    machines = [
+        machine("m1", "a", of="old", age=100),
+        machine("m2", "b", of="new", age=10, marked=rfc3339(NOW)),
+    ]
+    claims = [claim("a", "m1"), claim("b", "m2", going=True)]
+    found = look(2, machines, claims)
+    assert (found.replicas, names(found.delete)) == (None, ["m2"])
+    spare = [machines[0], machine("m3", of="new", age=SPARE_SECONDS)]
+    assert look(2, spare, [claim("a", "m1")]) == Settlement(), "it waits for whoever replaces m1"
+    taken = look(2, spare, [claim("a", "m1"), claim("c")])
+    assert (taken.replicas, bound(taken)) == (None, [("m3", "c")])
+    outdated = [machine("m1", of="old", age=SPARE_SECONDS), machine("m3", "c", of="new", age=10)]
+    assert names(look(2, outdated, [claim("c", "m3")]).mark) == ["m1"], "nobody will want it"
+
+
+def test_an_outdated_spare_is_taken_last() -> None:
+    old, new = machine("m1", of="old", age=50), machine("m2", of="new", age=10)
+    assert bound(look(2, [old, new], [claim("a")])) == [("m2", "a")]
+
+
+def test_strays_end_with_their_claims_and_nobody_elses_do() -> None:
+    machines = [
+        machine("lives", "a"),
+        machine("marked", "b", marked=LONG_AGO),
+        machine("left", "gone"),
+        machine("going", "gone", going=True),
+        machine("foreign"),
+        machine("theirs", marked=LONG_AGO),
+    ]
+    delete, unclaimed = strays(machines, [claim("a", "lives"), claim("b", "marked")])
+    assert names(tuple(delete)) == ["marked"]
+    assert names(tuple(unclaimed)) == ["left"]
+
+
 @st.composite
 def states(draw: st.DrawFn) -> tuple[int, list[Object], list[Object]]:
     """Anything: Machines of any owner and state, NodeClaims that have one, had one or want one."""
@@ -137,7 +185,8 @@ def states(draw: st.DrawFn) -> tuple[int, list[Object], list[Object]]:
     for number in range(draw(st.integers(0, 6))):
         owner = draw(st.sampled_from(["", f"c{number}", "gone"]))
         age, marked = draw(st.sampled_from([1.0, 100.0])), draw(st.sampled_from(["", LONG_AGO, rfc3339(NOW)]))
-        machines.append(machine(f"m{number}", owner, age=age, going=draw(st.booleans()), marked=marked))
+        of = draw(st.sampled_from(["", "", "", "old"]))
+        machines.append(machine(f"m{number}", owner, age=age, going=draw(st.booleans()), marked=marked, of=of))
         if owner.startswith("c"):
             has = draw(st.sampled_from([f"m{number}", ""]))
             claims.append(claim(owner, has, going=draw(st.booleans())))
@@ -188,4 +237,5 @@ def test_a_second_look_at_what_was_done_changes_no_replicas(state: tuple[int, li
         each["metadata"]["deletionTimestamp"] = "x"
     again = look(replicas if found.replicas is None else found.replicas, machines, claims)
     assert again.replicas is None
-    assert not again.mark
+    in_one_set = len({str(each["metadata"].get("labels")) for each in machines}) < 2
+    assert not again.mark or (found.delete and not in_one_set), "another set may be the newest after a deletion"

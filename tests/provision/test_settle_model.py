@@ -19,7 +19,7 @@ from tests.provision.test_offers import deployment
 Object = dict[str, Any]
 
 MARK, OWNER, OWNER_UID = "cluster.x-k8s.io/delete-machine", "karpenter.sh/nodeclaim", "karpenter.sh/nodeclaim-uid"
-MACHINE = "cluster.x-k8s.io/machine"
+MACHINE, SET = "cluster.x-k8s.io/machine", "cluster.x-k8s.io/set-name"
 
 
 class Fleet(RuleBasedStateMachine):
@@ -33,6 +33,7 @@ class Fleet(RuleBasedStateMachine):
         self.machines: dict[str, Object] = {}
         self.claims: dict[str, Object] = {}
         self.number = 0
+        self.revision = 0
         self.look()
 
     def look(self) -> None:
@@ -72,6 +73,11 @@ class Fleet(RuleBasedStateMachine):
     def somebody_deletes_a_machine(self, data: st.DataObject) -> None:
         if self.machines:
             self._remove(data.draw(st.sampled_from(sorted(self.machines))))
+
+    @rule()
+    def the_template_changes(self) -> None:
+        """Machines to come are of another set; those there are stay, until somebody deletes them."""
+        self.revision += 1
 
     @rule()
     def time_passes(self) -> None:
@@ -151,7 +157,8 @@ class Fleet(RuleBasedStateMachine):
         """Left alone, everything finds its end."""
         if not hasattr(self, "claims"):
             return
-        for _ in range(12):
+        self._roll_out()
+        for _ in range(16):
             self.the_loop_acts(looks=True, writes=100)
             self.desired = self.replicas
             while len(self.machines) < self.desired:
@@ -166,16 +173,28 @@ class Fleet(RuleBasedStateMachine):
     def _grow(self) -> None:
         name = self._name("m")
         created = {"namespace": "default", "name": name, "annotations": {}, "creationTimestamp": rfc3339(self.now)}
-        self.machines[name] = {"metadata": created, "revision": 0}
+        labels = {SET: f"{self.revision:04}"}
+        self.machines[name] = {"metadata": {**created, "labels": labels}, "revision": 0}
+
+    def _roll_out(self) -> None:
+        """As drift does: whatever is of an old set goes with its NodeClaim."""
+        for claim in list(self.claims.values()):
+            machine = self._machine_of(claim)
+            if machine is not None and machine["metadata"]["labels"][SET] != f"{self.revision:04}":
+                claim["metadata"]["deletionTimestamp"] = "x"
+                machine["metadata"]["annotations"].setdefault(MARK, rfc3339(self.now))
+                self._touch(machine)
 
     def _shrink(self, data: st.DataObject | None = None) -> None:
-        """Marked ones first; which of the others is anybody's guess."""
-        marked = [name for name, each in self.machines.items() if MARK in each["metadata"]["annotations"]]
-        choice = marked or sorted(self.machines)
+        """Of the oldest set, marked ones first; which of the others is anybody's guess."""
+        oldest = min(each["metadata"]["labels"][SET] for each in self.machines.values())
+        here = {name: each for name, each in self.machines.items() if each["metadata"]["labels"][SET] == oldest}
+        marked = [name for name, each in here.items() if MARK in each["metadata"]["annotations"]]
+        choice = marked or sorted(here)
         chosen = data.draw(st.sampled_from(choice)) if data is not None else choice[0]
         self._is_nobodys(self.machines[chosen])
         self._remove(chosen)
 
 
 TestFleet = Fleet.TestCase
-TestFleet.settings = settings(max_examples=150, stateful_step_count=40, derandomize=True, deadline=None)
+TestFleet.settings = settings(max_examples=100, stateful_step_count=40, derandomize=True, deadline=None)

@@ -18,7 +18,12 @@ Object = dict[str, Any]
 
 HANG = 180.0
 """kube-controller-manager leaves the pods of a deleted node alone for 40 s and looks every 20 s."""
-SIGNS = {"controllers": "the loops run", "nodes": "next: ", "syncer": "is synced until"}
+SIGNS = {
+    "controllers": "the loops run",
+    "nodes": "next: ",
+    "provisioner": "nodes are provisioned until",
+    "syncer": "is synced until",
+}
 """What each says once it works."""
 
 

@@ -20,6 +20,7 @@ class Metrics:
         self._seconds: dict[Labels, list[float]] = {}
         self._read: dict[str, tuple[str, str, dict[str, Callable[[], float]]]] = {}
         """By name: gauge or counter, text, and what to read by labels."""
+        self._others: list[Callable[[str | None], str]] = []
 
     def gauge(self, name: str, text: str, read: Callable[[], float], labels: str = "") -> None:
         """`labels` as they are written, such as `state="awake"`; a name may have several of them."""
@@ -27,6 +28,10 @@ class Metrics:
 
     def counter(self, name: str, text: str, read: Callable[[], float], labels: str = "") -> None:
         self._read.setdefault(name, ("counter", text, {}))[2][f"{{{labels}}}" if labels else ""] = read
+
+    def also(self, render: Callable[[str | None], str]) -> None:
+        """Lines that others write, in the same form: of the logical cluster they are given, without one of all."""
+        self._others.append(render)
 
     def observe(self, labels: Labels, code: int, seconds: float) -> None:
         if labels not in self._seconds and len(self._seconds) >= MOST_SERIES:
@@ -39,7 +44,8 @@ class Metrics:
         row[bisect_left(BUCKETS, seconds)] += 1
         row[-1] += seconds
 
-    def render(self) -> bytes:
+    def render(self, cluster: str | None = None) -> bytes:
+        """`cluster`: whoever asks is to see of that one only what tells clusters apart."""
         lines = [
             "# HELP apiserver_request_total Requests by verb, resource and code.",
             "# TYPE apiserver_request_total counter",
@@ -55,7 +61,7 @@ class Metrics:
         for name, (kind, text, series) in sorted(self._read.items()):
             lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
             lines += [f"{name}{labels} {read():.10g}" for labels, read in series.items()]
-        return ("\n".join(lines) + "\n").encode()
+        return "".join(["\n".join(lines), "\n", *(render(cluster) for render in self._others)]).encode()
 
     @staticmethod
     def _histogram(name: str, labels: str, row: list[float]) -> list[str]:

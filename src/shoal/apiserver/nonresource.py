@@ -18,7 +18,7 @@ from shoal.apiserver.discovery import Discovery
 from shoal.apiserver.metadata_stream import is_metadata, metadata
 from shoal.apiserver.metrics import Metrics
 from shoal.apiserver.openapi import OpenApi
-from shoal.apiserver.paths import Target
+from shoal.apiserver.paths import ROOT, Target
 from shoal.kinds.versions import KUBERNETES
 from shoal.objects.errors import MethodNotSupported, NotFound
 from shoal.objects.wire import Answer, Request, Response
@@ -55,7 +55,8 @@ class NonResource:
         if path == "/version":
             return Response(200, orjson.dumps(version_info(cluster.version or KUBERNETES)))
         if path == "/metrics":
-            return Response(200, self._metrics.render(), content_type="text/plain; version=0.0.4")
+            text = self._metrics.render(None if target.cluster == ROOT else target.cluster)
+            return Response(200, text, content_type="text/plain; version=0.0.4")
         if path == "/.well-known/openid-configuration":
             return Response(200, orjson.dumps(self._core.tokens.openid_configuration(target.cluster)))
         if path == "/openid/v1/jwks":

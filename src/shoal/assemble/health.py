@@ -12,9 +12,9 @@ STOP_SECONDS = 1.0
 
 
 class Health:
-    def __init__(self, leading: Callable[[], Mapping[str, bool]]) -> None:
-        """`leading`: by the name of each lease, whether this process holds it."""
-        self._leading = leading
+    def __init__(self, leading: Callable[[], Mapping[str, bool]], more: Callable[[], str] = str) -> None:
+        """`leading`: by the name of each lease, whether this process holds it. `more`: metrics of its own."""
+        self._leading, self._more = leading, more
         self._http = HttpServer(self._handle)
 
     async def start(self, host: str, port: int) -> int:
@@ -37,4 +37,4 @@ class Health:
         name = "leader_election_master_status"
         lines = [f"# HELP {name} Whether this process acts: 1, or another does: 0.", f"# TYPE {name} gauge"]
         lines += [f'{name}{{name="{lease}"}} {int(holds)}' for lease, holds in sorted(self._leading().items())]
-        return ("\n".join(lines) + "\n").encode()
+        return ("\n".join(lines) + "\n" + self._more()).encode()

@@ -29,6 +29,7 @@ from shoal.fleet.bus.settings import BusSettings
 from shoal.fleet.tunnel import Tunnels
 from shoal.fleet.worker.fence.fence import Fence, since_boot
 from shoal.fleet.worker.moving import Moves
+from shoal.provision.metrics import render as provision_metrics
 from shoal.store.gated import GatedStore
 from shoal.sync.loops import SyncSettings
 
@@ -126,6 +127,7 @@ class Shoal:
         write_private(directory.path / "kubeconfig", kubeconfig(server.url, server.authority.certificate, token))
         holder = f"{socket.gethostname()}_{secrets.token_hex(4)}" if opened.shared else ""
         processes = _processes(directory, server, loops, settings) if settings.worker_processes else None
+        server.metrics.also(provision_metrics)
         loops.start(
             server.transport(),
             server.authority,

@@ -11,6 +11,7 @@ from shoal.kinds import placement, workload
 from shoal.objects.errors import NotFound
 from shoal.placement.explain import Explanation, Verdict, explain
 from shoal.placement.fleet import Change, Fleet, Name, plan
+from shoal.placement.policy import selects_of
 from shoal.placement.shapes import Shape
 from shoal.placement.sites import site_of
 from shoal.placement.splitter.controller import CLUSTERS, DEPLOYMENT, PLACEMENTS
@@ -28,7 +29,7 @@ OWN = {
 async def plan_objects(client: Client, given: Sequence[Object]) -> list[Change]:
     """What these objects would change, if they were applied."""
     asked = {_title(obj) for obj in given if _title(obj) not in OWN}
-    selected = {_title(one) for obj in given if _title(obj)[0] == placement.KIND for one in _selects(obj)}
+    selected = {_title(one) for obj in given if _title(obj)[0] == placement.KIND for one in selects_of(obj)}
     fleet = await _fleet(client, asked, selected)
     return plan(fleet, given, time.time())
 
@@ -42,7 +43,7 @@ async def _fleet(client: Client, asked: set[tuple[str, str]], selected: set[tupl
     """`asked` have to be served; `selected` may be taught later."""
     clusters, _ = await client.list_all(CLUSTERS)
     placements, _ = await client.list_all(PLACEMENTS)
-    wanted = {DEPLOYMENT, *asked, *selected, *(_title(one) for each in placements for one in _selects(each))}
+    wanted = {DEPLOYMENT, *asked, *selected, *(_title(one) for each in placements for one in selects_of(each))}
     objects: dict[Name, Object] = {}
     shapes: dict[str, Shape] = {}
     for kind, api_version in sorted(wanted):
@@ -63,8 +64,3 @@ async def _fleet(client: Client, asked: set[tuple[str, str]], selected: set[tupl
 
 def _title(obj: Object) -> tuple[str, str]:
     return obj["kind"], obj.get("apiVersion", "")
-
-
-def _selects(obj: Object) -> list[Object]:
-    found: list[Object] = (obj.get("spec") or {}).get("selects") or []
-    return found

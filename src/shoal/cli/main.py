@@ -20,6 +20,7 @@ COMMANDS = {
     "syncer": "syncs one cluster, in it or anywhere",
     "controllers": "loops alone, at any API server",
     "nodes": "simulated nodes at any API server",
+    "provisioner": "nodes for one cluster, just in time, from Cluster API Machines",
     "crds": "prints Shoal's CustomResourceDefinitions",
     "kubeconfig": "prints the admin's kubeconfig, or a managed cluster's",
     "status": "the fleet on one page",

@@ -1,4 +1,5 @@
-"""`shoal plan`: what applying manifests would place where, and which replicas would move. Changes nothing."""
+"""`shoal plan`: what applying manifests would place where, which replicas would move, and which nodes that would buy.
+Changes nothing."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ import click
 import yaml
 
 from shoal.assemble.plan import Change, plan_objects
+from shoal.assemble.plan_nodes import ClusterNodes, plan_nodes
 from shoal.cli.asking import AskingError, ask, hub_options
 from shoal.cli.printing import table, tell
 from shoal.client.requests import Client
@@ -27,18 +29,21 @@ Object = dict[str, Any]
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @hub_options
 def command(filename: str, namespace: str, output: str, kubeconfig: Path | None, data_dir: Path | None) -> None:
-    """What applying manifests would place where, and which replicas would move. Nothing is changed."""
+    """What applying manifests would place where, which replicas would move, which nodes would be bought for them, and
+    what the fleet costs an hour. Nothing is changed."""
     given = [_in_namespace(obj, namespace) for obj in read(filename)]
 
-    async def question(client: Client) -> list[Change]:
-        return await plan_objects(client, given)
+    async def question(client: Client) -> tuple[list[Change], list[ClusterNodes]]:
+        changes = await plan_objects(client, given)
+        return changes, await plan_nodes(client, given, changes)
 
     try:
-        changes = ask(kubeconfig, data_dir, question)
+        changes, nodes = ask(kubeconfig, data_dir, question)
     except StatusError as error:
         raise AskingError(str(error)) from None
     said = [{**asdict(one), "added": one.added, "removed": one.removed, "moved": one.moved} for one in changes]
-    tell(said, text(changes), output)
+    said += [_nodes(one) for one in nodes]
+    tell(said, [*text(changes), *node_text(nodes)], output)
 
 
 def read(filename: str) -> list[Object]:
@@ -70,6 +75,37 @@ def text(changes: list[Change]) -> list[str]:
             lines.append(f"  {one.unplaced} without a place")
     sums = [sum(getattr(one, name) for one in changes) for name in ("added", "moved", "removed", "unplaced")]
     return [*lines, "", "{} added, {} moved, {} removed, {} without a place".format(*sums)]
+
+
+def node_text(nodes: list[ClusterNodes]) -> list[str]:
+    """Nothing where no cluster has nodes that can be bought."""
+    lines: list[str] = []
+    for one in nodes:
+        found = one.found
+        if found is None:
+            lines.append(f"Nodes of {one.cluster}: not known, {one.problem}")
+            continue
+        if found.bought or found.emptied or found.unplaced:
+            lines.append(f"Nodes of {one.cluster}")
+        if found.bought:
+            rows = [[each.pool, each.type, str(each.pods), f"{each.price:.4f}"] for each in found.bought]
+            lines += [f"  {line}" for line in table([["NODEPOOL", "BUYS", "PODS", "AN HOUR"], *rows])]
+        if found.emptied:
+            lines.append(f"  would be empty and go: {', '.join(found.emptied)}")
+        if found.unplaced:
+            lines.append(f"  {found.unplaced} pods would get no node")
+        if found.unpriced:
+            lines.append(f"  {found.unpriced} nodes of {one.cluster} have no price")
+    known = [one.found for one in nodes if one.found is not None]
+    if known:
+        before, after = sum(one.before for one in known), sum(one.after for one in known)
+        lines.append(f"the fleet costs {before:.4f} an hour now, {after:.4f} then")
+    return ["", *lines] if lines else []
+
+
+def _nodes(one: ClusterNodes) -> Object:
+    found = asdict(one.found) if one.found is not None else {"problem": one.problem}
+    return {"kind": "Nodes", "cluster": one.cluster, **found}
 
 
 def _items(obj: Object) -> list[Object]:

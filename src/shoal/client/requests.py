@@ -118,9 +118,13 @@ class Client:
         query = {"fieldManager": manager, "force": "true" if force else "false"}
         return await self.call("PATCH", path, query, obj, "application/apply-patch+yaml")
 
-    async def delete(self, kind: Kind, name: str, namespace: str = "", *, uid: str = "", brief: bool = False) -> Object:
-        body = {"preconditions": {"uid": uid}} if uid else None
-        return await self.call("DELETE", self.path(kind, name, namespace), body=body, brief=brief)
+    async def delete(
+        self, kind: Kind, name: str, namespace: str = "", *, uid: str = "", cascade: bool = False, brief: bool = False
+    ) -> Object:
+        """`cascade`: with what it owns, whatever the kind does by default; Jobs leave their pods behind."""
+        body: Object = {"preconditions": {"uid": uid}} if uid else {}
+        body |= {"propagationPolicy": "Background"} if cascade else {}
+        return await self.call("DELETE", self.path(kind, name, namespace), body=body or None, brief=brief)
 
     async def delete_all(self, kind: Kind, namespace: str = "") -> None:
         """With what they own."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from shoal.objects.duration import parse_time
+
 Object = dict[str, Any]
 
 TRACKING = "batch.kubernetes.io/job-tracking"
@@ -30,6 +32,15 @@ def end_of(job: Object) -> Object | None:
 
 def is_finished(job: Object) -> bool:
     return end_of(job) is not None
+
+
+def expiry(job: Object | None) -> float | None:
+    """When the Job goes, as `ttlSecondsAfterFinished` says; None: it stays, or goes already."""
+    if job is None or "deletionTimestamp" in job["metadata"]:
+        return None
+    seconds, end = job["spec"].get("ttlSecondsAfterFinished"), end_of(job)
+    ended = parse_time(end.get("lastTransitionTime")) if end is not None else None
+    return ended + float(seconds) if seconds is not None and ended is not None else None
 
 
 def is_managed_elsewhere(job: Object) -> bool:

@@ -18,6 +18,7 @@ API_VERSION = f"{GROUP}/{VERSION}"
 NODE_POOL, NODE_CLAIM = "NodePool", "NodeClaim"
 CLASS_GROUP, CLASS_VERSION = "karpenter.cluster.x-k8s.io", "v1alpha1"
 NODE_CLASS = "ClusterAPINodeClass"
+NODE_OVERLAY, OVERLAY_VERSION = "NodeOverlay", "v1alpha1"
 
 FINALIZER = "karpenter.sh/termination"
 
@@ -31,19 +32,28 @@ ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 ARCHITECTURE, SYSTEM = "kubernetes.io/arch", "kubernetes.io/os"
 HOSTNAME = "kubernetes.io/hostname"
 EXCLUDE_BALANCERS = "node.kubernetes.io/exclude-from-external-load-balancers"
+ON_DEMAND, SPOT, RESERVED = "on-demand", "spot", "reserved"
+"""Values of CAPACITY_TYPE."""
+RESERVATION_ID = "karpenter.sh/reservation-id"
+"""On an offering of reserved machines, and on the node: which reservation."""
 WELL_KNOWN = frozenset(
     (POOL_LABEL, ZONE, REGION, INSTANCE_TYPE, ARCHITECTURE, SYSTEM, CAPACITY_TYPE, "node.kubernetes.io/windows-build")
 )
 """Labels that a node has though its NodePool does not speak of them."""
 
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
+DO_NOT_SYNC_TAINTS = "karpenter.sh/do-not-sync-taints"
+"""Label of a node whose taints are its provider's to manage."""
 POOL_HASH, POOL_HASH_VERSION = "karpenter.sh/nodepool-hash", "karpenter.sh/nodepool-hash-version"
 HASH_VERSION = "v3"
 TERMINATION_TIME = "karpenter.sh/nodeclaim-termination-timestamp"
+MIN_VALUES_RELAXED = "karpenter.sh/nodeclaim-min-values-relaxed"
 MACHINE = "cluster.x-k8s.io/machine"
 """On a NodeClaim: namespace/name of the Machine that is its own."""
 MACHINE_DEPLOYMENT = f"{CLASS_GROUP}/machine-deployment"
 """On a NodeClaim: namespace/name of the MachineDeployment that was chosen for it, before it has a Machine."""
+MACHINE_TEMPLATE = f"{CLASS_GROUP}/machine-template"
+"""On a NodeClaim: the machine template of its node class that was chosen instead, as the offering is named."""
 CLAIMED_BY, CLAIMED_BY_UID = "karpenter.sh/nodeclaim", "karpenter.sh/nodeclaim-uid"
 """On a Machine with the member label: whose it is."""
 
@@ -53,9 +63,13 @@ DISRUPTED: Object = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
 LAUNCHED, REGISTERED, INITIALIZED, READY = "Launched", "Registered", "Initialized", "Ready"
 CONSOLIDATABLE, DRAINED, INSTANCE_TERMINATING = "Consolidatable", "Drained", "InstanceTerminating"
 DISRUPTION_REASON = "DisruptionReason"
+VOLUMES_DETACHED, CONSISTENT_STATE_FOUND = "VolumesDetached", "ConsistentStateFound"
+NODE_REGISTRATION_HEALTHY = "NodeRegistrationHealthy"
+DRIFTED = "Drifted"
 VALIDATION_SUCCEEDED, NODE_CLASS_READY = "ValidationSucceeded", "NodeClassReady"
 
 WHEN_EMPTY = "WhenEmpty"
+BALANCED = "Balanced"
 NEVER = "Never"
 
 _EPHEMERAL = (
@@ -65,13 +79,15 @@ _EPHEMERAL = (
     ("node.cloudprovider.kubernetes.io/uninitialized", "NoSchedule"),
     (UNREGISTERED, "NoExecute"),
 )
-_parts = re.compile(r"([0-9]+(?:\.[0-9]+)?)(h|m|s|ms)")
+_READINESS = "readiness.k8s.io/"
+_parts = re.compile(r"([0-9]+(?:\.[0-9]+)?)(h|ms|m|s)")
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 
 
 def is_ephemeral(taint: Object) -> bool:
     """A taint of a node that is starting: it goes by itself."""
-    return (taint.get("key"), taint.get("effect")) in _EPHEMERAL
+    key = taint.get("key")
+    return (key, taint.get("effect")) in _EPHEMERAL or str(key or "").startswith(_READINESS)
 
 
 def seconds(duration: object) -> float | None:
@@ -95,6 +111,12 @@ def uses(spec: Object, node_class: str) -> bool:
     return kind == (CLASS_GROUP, NODE_CLASS) and reference.get("name") == node_class
 
 
+def is_managed(spec: Object) -> bool:
+    """Whether it is of this provider: the spec of a NodeClaim, or of a NodePool's template. Others are left alone."""
+    reference = class_ref(spec)
+    return (reference.get("group"), reference.get("kind")) == (CLASS_GROUP, NODE_CLASS)
+
+
 def template(pool: Object) -> Object:
     found: Object = (pool.get("spec") or {}).get("template") or {}
     return found
@@ -113,10 +135,22 @@ def weight(pool: Object) -> int:
 
 
 def pool_hash(pool: Object) -> str:
-    """Of what makes a node of the pool outdated when it changes: the template without its requirements."""
+    """Of what makes a node of the pool outdated when it changes: the template without its requirements. The order of
+    lists, another way to write a duration, and what is empty change nothing."""
     spec = {key: value for key, value in template_spec(pool).items() if key != "requirements"}
-    hashed = {"metadata": template(pool).get("metadata") or {}, "spec": spec}
-    return str(int(hashlib.sha256(orjson.dumps(hashed, option=orjson.OPT_SORT_KEYS)).hexdigest()[:15], 16))
+    for name in ("expireAfter", "terminationGracePeriod"):
+        if (length := seconds(spec.get(name))) is not None:
+            spec[name] = length
+    hashed = _hashed({"metadata": template(pool).get("metadata"), "spec": spec})
+    return str(int(hashlib.sha256(hashed).hexdigest()[:15], 16))
+
+
+def _hashed(value: object) -> bytes:
+    if isinstance(value, dict):
+        value = {key: _hashed(each).decode() for key, each in value.items() if each not in (None, "", [], {})}
+    elif isinstance(value, list):
+        value = sorted(_hashed(each).decode() for each in value)
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
 
 def pool_of(obj: Object) -> str:

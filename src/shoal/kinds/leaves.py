@@ -40,10 +40,17 @@ def leaf_name(root: str, cluster: str) -> str:
 
 
 def leaf_of(
-    root: Object, cluster: str, content: Object, *, share: int | None = None, away: bool = False, crowded: str = ""
+    root: Object,
+    cluster: str,
+    content: Object,
+    *,
+    share: int | None = None,
+    away: bool = False,
+    crowded: str = "",
+    name: str = "",
 ) -> Object:
     """`content` is all but metadata and status: `spec` of most kinds, `data` of a ConfigMap. What is copied and not
-    divided has no share."""
+    divided has no share. A `name` is given where a cluster may have more than one."""
     metadata = root["metadata"]
     annotations = {k: v for k, v in (metadata.get("annotations") or {}).items() if k not in NOT_COPIED}
     if root["kind"] not in ANONYMOUS:
@@ -56,7 +63,7 @@ def leaf_of(
         annotations[CROWDED] = crowded
     labels = {ASSIGNED: cluster, OWNED_BY: within(metadata["name"], LONGEST_LABEL)}
     made: Object = {
-        "name": leaf_name(metadata["name"], cluster),
+        "name": name or leaf_name(metadata["name"], cluster),
         "namespace": metadata["namespace"],
         "labels": {**(metadata.get("labels") or {}), **labels},
         "ownerReferences": [controller_reference(root, root["apiVersion"], root["kind"])],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import islice, zip_longest
 
 from shoal.fit.taints import NO_EXECUTE, NO_SCHEDULE, intolerances, untolerated
 from shoal.placement.policy import NEVER, Policy, Spread
@@ -84,14 +84,16 @@ class Outlook:
         self.until = min(leaving, default=NEVER)
 
     def open(self, parts: Mapping[str, Part], refusals: Mapping[str, Refusal]) -> list[Site]:
-        """All that may be used, who has part of it already first, where that matters."""
-        sites = [site for site in self.order if site.name not in refusals]
-        if self.policy.max_clusters is None and self.policy.spread is None:
+        """All that may be used, who has part of it already first, where that matters; no more than it may come to."""
+        sites = [site for site in self.order if site.name not in refusals] if refusals else self.order
+        policy = self.policy
+        if policy.max_clusters is None and policy.spread is None:
             return sites
         held = {name: part.replicas for name, part in parts.items() if part.replicas}
-        first = [site for site in sites if site.name in held]
-        first.sort(key=lambda site: _rank(site, self.policy, held[site.name]))
-        return [*first, *(site for site in sites if site.name not in held)]
+        first = [self.sites[name] for name in sorted(held) if name in self.sites and name not in refusals]
+        first.sort(key=lambda site: _rank(site, policy, held[site.name]))
+        rest = (site for site in sites if site.name not in held)
+        return [*first, *(rest if policy.spread is not None else islice(rest, policy.max_clusters))]
 
 
 def chosen(ordered: Sequence[Site], policy: Policy, parts: Mapping[str, Part], kept: int = 0) -> list[Site]:

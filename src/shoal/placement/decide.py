@@ -30,8 +30,6 @@ class Placed:
     target: Mapping[str, int]
     """In the end."""
     refusals: Mapping[str, Refusal]
-    unused: tuple[str, ...]
-    """Clusters that could be used and are not: others come first."""
     unplaced: int
     later: float | None
     starts: Mapping[str, int] = field(default_factory=dict)
@@ -90,7 +88,6 @@ def place_in(
         away=frozenset(away),
         target=wanted,
         refusals=refusals,
-        unused=tuple(site.name for site in open_ if not wanted.get(site.name)),
         unplaced=max(total - sum(wanted.values()), 0),
         later=min(waking, default=None),
         starts=starts,

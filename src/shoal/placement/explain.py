@@ -16,8 +16,10 @@ from shoal.objects.selectors import NOTHING
 from shoal.placement.decide import place
 from shoal.placement.fleet import Fleet
 from shoal.placement.policy import DEFAULT, EVERYTHING, NEVER, Policy
+from shoal.placement.shapes import Batch
 from shoal.placement.sites import Part, Site
-from shoal.placement.splitter.decide import Split, policy_for
+from shoal.placement.splitter.decide import policy_for
+from shoal.placement.splitter.outcome import Split
 from shoal.placement.target import room
 
 Object = dict[str, Any]
@@ -57,7 +59,8 @@ def explain(fleet: Fleet, kind: str, namespace: str, name: str, now: float) -> E
     policy = policy_for(policy, root, shape)
     parts = {assigned_to(leaf): shape.part(leaf) for leaf in fleet.leaves_of(root)}
     sites, first = list(fleet.sites.values()), shape.first(root)
-    asked = _Asked(shape.total(root), sites, policy, parts, shape.asks(root), now, first)
+    started = isinstance(shape, Batch) and bool(parts)
+    asked = _Asked(shape.total(root), sites, policy, parts, shape.asks(root), now, first, started)
     verdicts = [_verdict(asked, site, split) for site in sorted(fleet.sites.values(), key=lambda site: site.name)]
     names = [one.name for one in candidates]
     return Explanation(asked.total, names[0] if names else "", names[1:], split.unplaced, verdicts)
@@ -72,6 +75,8 @@ class _Asked:
     asks: dict[str, int]
     now: float
     first: int | None
+    started: bool
+    """A Job that was divided already, which is not done twice."""
 
     def gives(self, site: Site, policy: Policy) -> bool:
         """Whether the cluster, as it is given here, would get some by that policy."""
@@ -87,13 +92,16 @@ def _verdict(asked: _Asked, site: Site, split: Split) -> Verdict:
         why = refused.message
     elif then:
         why = "is chosen"
+    elif asked.started:
+        why = "had no part when the Job was divided"
     elif asked.policy.by != "Weight" and not room(site, asked.parts.get(site.name, Part()), asked.asks):
         why = "has no room"
-    elif asked.policy.max_clusters is not None and site.name in split.placed.unused:
+    elif asked.policy.max_clusters is not None:
         why = "could be used, but others come first"
     else:
         why = "gets none: there are not enough replicas for all"
-    change = "" if then and refused is None else next((said for said, helps in _changes(asked, site) if helps), "")
+    helpless = asked.started or (then and refused is None)
+    change = "" if helpless else next((said for said, helps in _changes(asked, site) if helps), "")
     return Verdict(site.name, now, then, why, change)
 
 

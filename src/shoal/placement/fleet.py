@@ -13,7 +13,8 @@ from shoal.objects.ownership import controller_of
 from shoal.placement.policy import DEFAULT, Rule, rivals
 from shoal.placement.shapes import Shape
 from shoal.placement.sites import Site, site_of
-from shoal.placement.splitter.decide import Outlooks, Split, split_in
+from shoal.placement.splitter.decide import Outlooks, split_in
+from shoal.placement.splitter.outcome import Split
 
 Object = dict[str, Any]
 Name = tuple[str, str, str]
@@ -129,7 +130,9 @@ def plan(before: Fleet, given: Sequence[Object], now: float) -> list[Change]:
     for (kind, namespace, name), root in after.roots():
         found = after.split(root, now)
         shape = after.shapes[kind]
-        there = {assigned_to(leaf): shape.part(leaf).replicas for leaf in after.leaves_of(root)}
+        there: dict[str, int] = {}
+        for leaf in after.leaves_of(root):
+            there[assigned_to(leaf)] = there.get(assigned_to(leaf), 0) + shape.part(leaf).replicas
         if found is None:
             candidates, wanted, unplaced = [], {}, 0
         else:

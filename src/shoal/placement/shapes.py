@@ -80,6 +80,31 @@ class Numbered(Replicated):
         return {**made, "spec": {**made["spec"], "ordinals": {"start": start}}} if start else made
 
 
+class Batch(Replicated):
+    """A Job: what is divided is how many pods run at once, and with it how many have to succeed. It is divided only
+    once, by splitter/jobs.py."""
+
+    def __init__(self) -> None:
+        super().__init__(".spec.parallelism", ".status.active")
+
+    def completions(self, job: Object) -> int | None:
+        """None: its pods share a queue, and one that succeeds speaks for all."""
+        found: int | None = job["spec"].get("completions")
+        return found
+
+    def parallelism(self, job: Object) -> int:
+        return int(job["spec"].get("parallelism", 1))
+
+    def total(self, root: Object) -> int:
+        completions, parallelism = self.completions(root), self.parallelism(root)
+        return parallelism if completions is None else min(parallelism, completions)
+
+    def part(self, leaf: Object) -> Part:
+        active = (leaf.get("status") or {}).get("active") or 0
+        share = share_of(leaf)
+        return Part(share if share is not None else self.parallelism(leaf), active)
+
+
 class Copied:
     """The same in every cluster; its share is 1."""
 
@@ -124,4 +149,4 @@ def _with(obj: Object, path: tuple[str, ...], value: int) -> Object:
     return {**obj, first: _with(inner, tuple(rest), value) if rest else value}
 
 
-REPLICATED, NUMBERED, COPIED = Replicated(), Numbered(), Copied()
+REPLICATED, NUMBERED, BATCH, COPIED = Replicated(), Numbered(), Batch(), Copied()

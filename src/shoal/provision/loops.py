@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from shoal.client.requests import Client
 from shoal.clock import Clock
+from shoal.provision.census import Census
+from shoal.provision.cloudprovider import CloudProvider
 from shoal.provision.clusterapi.provider import ClusterAPI
 from shoal.provision.clusterapi.settling import Settling
-from shoal.provision.emptiness.controller import Emptiness
+from shoal.provision.disruption.loops import disruption_loops
 from shoal.provision.homes import Homes, StoreHomes
-from shoal.provision.lifecycle.controller import Lifecycle
-from shoal.provision.nodepools.controller import NodeClasses, NodePools
-from shoal.provision.provisioning.controller import IDLE_SECONDS, LONGEST_SECONDS, Provisioning
+from shoal.provision.lifecycle.loops import lifecycle_loops
+from shoal.provision.measured import Measured
+from shoal.provision.nodepools.controller import NodeClasses, NodeOverlays, NodePools
+from shoal.provision.overlaying import Overlaying, Overlays
+from shoal.provision.provisioning.controller import Provisioning
+from shoal.provision.settings import DEFAULT, Settings
+from shoal.provision.solver.pool import SolverPool
 from shoal.provision.view import View
 from shoal.runtime.recorder import Recorder
 
@@ -23,26 +30,43 @@ class Runnable(Protocol):
     async def run(self) -> None: ...
 
 
+Vendor = Callable[[Homes, View, Clock], tuple[CloudProvider, list[Runnable]]]
+"""A cloud provider, and what it does by itself."""
+
+
+def cluster_api(homes: Homes, view: View, clock: Clock) -> tuple[CloudProvider, list[Runnable]]:
+    overlays = Overlays(view)
+    provider = ClusterAPI(homes, view, clock, overlays.types)
+    return Overlaying(provider, overlays), [Settling(provider, homes, view, clock).loop]
+
+
 def provision_loops(
     client: Client,
     clock: Clock,
     homes: Homes | None = None,
-    *,
-    idle: float = IDLE_SECONDS,
-    longest: float = LONGEST_SECONDS,
+    settings: Settings = DEFAULT,
+    vendor: Vendor = cluster_api,
 ) -> list[Runnable]:
-    """`homes` defaults to all hosted clusters of the client's store; `idle` and `longest` bound a batch of pods."""
+    """`homes` defaults to all hosted clusters of the client's store."""
     homes = homes or StoreHomes(client)
     view, recorder = View(homes, clock), Recorder(homes.client, clock)
-    provider = ClusterAPI(homes, view, clock)
-    provisioning = Provisioning(homes, view, provider, recorder, clock, idle, longest)
+    provider, own = vendor(homes, view, clock)
+    measured = Measured(provider, "provisioner", clock)
+    solver, looks = SolverPool(), SolverPool()  # what is to be bought does not wait for what might go
+    provisioning = Provisioning(homes, view, measured, recorder, clock, settings, solver)
     provisioning.loop.sources.append(recorder.run)
     return [
         view,
-        Settling(provider, homes, view, clock).loop,
+        Census(view, provider, clock),
+        solver,
+        looks,
+        *own,
         NodeClasses(homes, view, provider, clock).loop,
         NodePools(homes, view, clock).loop,
+        NodeOverlays(homes, view, provider, clock).loop,
         provisioning.loop,
-        Lifecycle(homes, view, provider, recorder, clock).loop,
-        Emptiness(homes, view, provisioning, recorder, clock).loop,
+        *lifecycle_loops(homes, view, provider, recorder, clock, repair=settings.node_repair),
+        *disruption_loops(
+            homes, view, Measured(provider, "disruption", clock), provisioning, recorder, clock, looks, settings
+        ),
     ]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.kinds.karpenter import is_going
+from shoal.kinds.karpenter import DO_NOT_DISRUPT, annotation, is_going
 from shoal.objects.conditions import get_condition
+from shoal.objects.duration import parse_duration, parse_time
 
 Object = dict[str, Any]
 
@@ -24,3 +25,15 @@ def is_of_the_node(pod: Object) -> bool:
     """A DaemonSet's pod or a static one: it comes with its node and goes with it."""
     owners = pod["metadata"].get("ownerReferences") or ()
     return any(owner.get("kind") in ("DaemonSet", "Node") and owner.get("controller", True) for owner in owners)
+
+
+def is_not_to_be_disrupted(pod: Object, now: float) -> bool:
+    """Its annotation says so: for good, or for a time since the pod started. What is neither counts as absent."""
+    said = annotation(pod, DO_NOT_DISRUPT)
+    if not said or said == "true":
+        return bool(said)
+    lasts = parse_duration(said)
+    if not lasts:
+        return False
+    started = parse_time((pod.get("status") or {}).get("startTime"))
+    return started is None or now < started + lasts

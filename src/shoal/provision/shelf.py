@@ -15,7 +15,7 @@ from shoal.clock import Clock
 
 Object = dict[str, Any]
 Told = Callable[[Key, Object | None, Object | None], None]
-"""The key, what was there before, what is there now."""
+"""The key, what was there before as it was told, what is there now."""
 
 REMEMBERED = 4096
 
@@ -35,6 +35,8 @@ class Shelf:
         self._reflector = Reflector(client, kind, clock, self._changed, labels=labels, shared=True)
         self._by_cluster: dict[str, dict[Key, Object]] = {}
         self._told: list[Told] = []
+        self._last: dict[Key, Object] = {}
+        """As it was told: what was learned from an answer before the watch brought it is still to be told."""
         self._gone: deque[str] = deque(maxlen=REMEMBERED)
         """Uids: an answer that was long on its way does not bring them back."""
         self.run = self._reflector.run
@@ -80,8 +82,13 @@ class Shelf:
             if old is None and obj["metadata"]["uid"] in self._gone:
                 self._gone.remove(obj["metadata"]["uid"])  # with its whole cluster, which was moved away meanwhile
             self._put(key, obj)
+        last = self._last.pop(key, None)
+        if obj is not None:
+            self._last[key] = obj
+        elif last is None:
+            last = old
         for told in self._told:
-            told(key, old, obj)
+            told(key, last, obj)
 
     def _put(self, key: Key, obj: Object) -> None:
         self._by_cluster.setdefault(key[0], {})[key] = obj

@@ -13,7 +13,7 @@ from shoal.client.reflector import Key
 from shoal.client.requests import Kind
 from shoal.clock import Clock
 from shoal.fit.resources import Resources, pod_requests
-from shoal.kinds.karpenter import CLASS_GROUP, CLASS_VERSION, GROUP, VERSION
+from shoal.kinds.karpenter import CLASS_GROUP, CLASS_VERSION, GROUP, OVERLAY_VERSION, VERSION
 from shoal.provision.homes import Homes
 from shoal.provision.pods import is_provisionable
 from shoal.provision.shelf import Shelf
@@ -23,9 +23,15 @@ Object = dict[str, Any]
 POOLS = Kind(GROUP, VERSION, "nodepools", namespaced=False)
 CLAIMS = Kind(GROUP, VERSION, "nodeclaims", namespaced=False)
 CLASSES = Kind(CLASS_GROUP, CLASS_VERSION, "clusterapinodeclasses", namespaced=False)
+OVERLAYS = Kind(GROUP, OVERLAY_VERSION, "nodeoverlays", namespaced=False)
 NODES = Kind("", "v1", "nodes", namespaced=False)
 PODS = Kind("", "v1", "pods")
 DAEMON_SETS = Kind("apps", "v1", "daemonsets")
+PDBS = Kind("policy", "v1", "poddisruptionbudgets")
+NAMESPACES = Kind("", "v1", "namespaces", namespaced=False)
+VOLUME_CLAIMS = Kind("", "v1", "persistentvolumeclaims")
+VOLUMES = Kind("", "v1", "persistentvolumes", namespaced=False)
+STORAGE_CLASSES = Kind("storage.k8s.io", "v1", "storageclasses", namespaced=False)
 
 
 class View:
@@ -36,7 +42,11 @@ class View:
             return Shelf(homes.hosted, kind, clock, admits=lambda cluster: homes.of(cluster) is not None)
 
         self.pools, self.claims, self.classes = shelf(POOLS), shelf(CLAIMS), shelf(CLASSES)
+        self.overlays = shelf(OVERLAYS)
         self.nodes, self.pods, self.daemon_sets = shelf(NODES), shelf(PODS), shelf(DAEMON_SETS)
+        self.pdbs = shelf(PDBS)
+        self.namespaces, self.volume_claims = shelf(NAMESPACES), shelf(VOLUME_CLAIMS)
+        self.volumes, self.storage_classes = shelf(VOLUMES), shelf(STORAGE_CLASSES)
         self._on_node: dict[tuple[str, str], dict[Key, Object]] = {}
         self._waiting: dict[str, dict[Key, Object]] = {}
         self._requests: dict[str, tuple[Object, Resources]] = {}
@@ -55,7 +65,9 @@ class View:
         return all(shelf.synced for shelf in self._shelves())
 
     def _shelves(self) -> Iterable[Shelf]:
-        return self.pools, self.claims, self.classes, self.nodes, self.pods, self.daemon_sets
+        own = (self.pools, self.claims, self.classes, self.overlays)
+        around = (self.namespaces, self.volume_claims, self.volumes, self.storage_classes)
+        return *own, self.nodes, self.pods, self.daemon_sets, self.pdbs, *around
 
     def pods_on(self, cluster: str, node: str) -> list[Object]:
         return list(self._on_node.get((cluster, node), {}).values())

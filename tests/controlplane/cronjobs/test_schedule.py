@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.controlplane.cronjobs.schedule import InvalidSchedule, Missed, missed, next_time, zone_of
+from shoal.controlplane.cronjobs.schedule import InvalidSchedule, Missed, missed, zone_of
 from shoal.kinds.cron import parse
+from shoal.kinds.cron_times import next_time
 
 NEW_YORK = ZoneInfo("America/New_York")
 

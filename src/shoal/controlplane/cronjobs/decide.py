@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 from typing import Any
 
-from shoal.controlplane.cronjobs.schedule import InvalidSchedule, Missed, missed, next_time, zone_of
+from shoal.controlplane.cronjobs.schedule import InvalidSchedule, Missed, missed, zone_of
 from shoal.kinds.cron import Schedule, parse
+from shoal.kinds.cron_times import next_time
 from shoal.kinds.jobs import COMPLETE, FAILED, SCHEDULED_AT, end_of
 from shoal.objects.duration import parse_time
 from shoal.objects.ownership import controller_reference

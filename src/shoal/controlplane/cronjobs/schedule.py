@@ -1,19 +1,17 @@
-"""When a schedule fires next, in a time zone, and which of its times were missed. Pure but for the zones' tables.
+"""Which times of a schedule were missed, and the zones by name. Pure but for the zones' tables.
 
-Without a zone, times are UTC. Where clocks are put forward, times that do not exist are left out; where they are put
-back, times that come twice fire twice.
+Without a zone, times are UTC.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta, tzinfo
+from datetime import UTC, tzinfo
 from zoneinfo import ZoneInfo
 
 from shoal.kinds.cron import Schedule
+from shoal.kinds.cron_times import next_time
 
-LONGEST_YEARS = 5
-"""A time further away does not come: the 31st of February."""
 MANY_MISSED = 100
 
 
@@ -29,45 +27,6 @@ def zone_of(name: str) -> tzinfo:
         return ZoneInfo(name)
     except (ValueError, OSError, LookupError):
         raise ValueError(f"unknown time zone {name}") from None
-
-
-def next_time(schedule: Schedule, after: float, zone: tzinfo) -> float | None:
-    """The first time that is later; None: there is none."""
-    if schedule.every:
-        return int(after) + schedule.every
-    start = int(after) + 1
-    day = datetime.fromtimestamp(start, zone).date()
-    last_year = day.year + LONGEST_YEARS
-    while day.year <= last_year:
-        if day.month not in schedule.months:
-            day = (day.replace(day=1) + timedelta(days=32)).replace(day=1)
-            continue
-        found = _time_of_day(schedule, day, start, zone) if _is_on(schedule, day) else None
-        if found is not None:
-            return float(found)
-        day += timedelta(days=1)
-    return None
-
-
-def _is_on(schedule: Schedule, day: date) -> bool:
-    of_month, of_week = day.day in schedule.days, day.isoweekday() % 7 in schedule.weekdays
-    if schedule.any_day or schedule.any_weekday:
-        return of_month and of_week
-    return of_month or of_week
-
-
-def _time_of_day(schedule: Schedule, day: date, start: int, zone: tzinfo) -> int | None:
-    moment = max(start, int(datetime(day.year, day.month, day.day, tzinfo=zone).timestamp()))
-    while True:
-        local = datetime.fromtimestamp(moment, zone)
-        if local.date() != day:
-            return None
-        if local.hour not in schedule.hours:
-            moment += 3600 - local.minute * 60 - local.second
-        elif local.minute not in schedule.minutes or local.second:
-            moment += 60 - local.second
-        else:
-            return moment
 
 
 @dataclass(frozen=True, slots=True)

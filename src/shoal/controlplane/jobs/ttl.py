@@ -9,23 +9,13 @@ from shoal.client.requests import Client
 from shoal.clock import Clock
 from shoal.controlplane.hosted import HostedClusters
 from shoal.controlplane.jobs.controller import JOBS
-from shoal.kinds.jobs import end_of
-from shoal.objects.duration import parse_time
+from shoal.kinds.jobs import expiry
 from shoal.objects.errors import NotFound
 from shoal.runtime.alarms import Alarms
 from shoal.runtime.dependents import Dependents
 from shoal.runtime.loop import Loop
 
 Object = dict[str, Any]
-
-
-def expiry(job: Object | None) -> float | None:
-    """When the Job goes; None: it stays, or goes already. Pure."""
-    if job is None or "deletionTimestamp" in job["metadata"]:
-        return None
-    seconds, end = job["spec"].get("ttlSecondsAfterFinished"), end_of(job)
-    ended = parse_time(end.get("lastTransitionTime")) if end is not None else None
-    return ended + float(seconds) if seconds is not None and ended is not None else None
 
 
 class ExpiryLoop:

@@ -18,10 +18,11 @@ from shoal.kinds import apiresource, logicalcluster, placement, workload
 from shoal.kinds.leaves import is_root
 from shoal.objects.errors import AlreadyExists, NotFound, StatusError
 from shoal.objects.ownership import controller_named, is_controlled_by
-from shoal.placement.policy import DEFAULT, Rule, rivals
+from shoal.placement.policy import DEFAULT, Rule, rivals, selects_of
 from shoal.placement.sites import Site, site_of
-from shoal.placement.splitter.decide import Outlooks, Split, looks_at_room, split_in
+from shoal.placement.splitter.decide import Outlooks, looks_at_room, split_in
 from shoal.placement.splitter.kinds import DEFINITIONS, NotPlaceable, Placeable, placeable
+from shoal.placement.splitter.outcome import Split
 from shoal.placement.splitter.status import root_status
 from shoal.placement.splitter.telling import Following, told
 from shoal.runtime.dependents import Dependents
@@ -46,6 +47,8 @@ WORKERS = 16
 """Each waits for the store most of the time, and the store takes many writes as one."""
 ROOM_SECONDS = 1.0
 """How soon more room is looked at."""
+STATUS_SECONDS = 0.1
+"""Clusters answer one after the other: what they say in that time is summed up once."""
 UNSEEN_SECONDS = 5.0
 """What was written shows up by itself; this is for a view that was lost meanwhile."""
 
@@ -72,14 +75,17 @@ class _Kind:
         self.objects.listeners.append(self._object)
 
     def _object(self, key: Key, before: Object | None, now: Object | None) -> None:
-        if now is not None and is_root(now):
+        owner = (self.placeable.kind.group, self.placeable.name)
+        was_of, is_of = controller_named(before, *owner), controller_named(now, *owner)
+        if now is not None and is_root(now) and not is_of:
             self.roots.add(key)
         else:
             self.roots.discard(key)
             self.wanting.discard(key)
-        owner = (self.placeable.kind.group, self.placeable.name)
-        owners = {controller_named(before, *owner), controller_named(now, *owner)} - {""}
-        for root in {key, *((key[0], key[1], name) for name in owners), *self.blocked.pop(key, ())}:
+        told = {(key[0], key[1], name) for name in (was_of, is_of) if name}
+        if not (is_of if now is not None else was_of):
+            told.add(key)
+        for root in told.union(self.blocked.pop(key, ())):
             self._changed((self.title, root))
 
     def root(self, key: Key) -> Object | None:
@@ -111,6 +117,8 @@ class Splitter:
         self._rules: dict[Key, Rule] = {}
         self._followed: dict[Task, Following] = {}
         """Roots by task: which Placement they follow, and which they would."""
+        self._due: dict[Task, float] = {}
+        """When a status that has changed is written."""
         self._clusters = Reflector(self._client, CLUSTERS, clock, self._cluster, listed=self._all_again)
         self._placements = Reflector(self._client, PLACEMENTS, clock, self._placement, listed=self._all_again)
         self.loop: Loop[Task] = Loop("splitter", clock, self.reconcile, WORKERS)
@@ -173,7 +181,8 @@ class Splitter:
                     self.loop.queue.add((PLACEMENT, key))
 
     async def _new_kinds(self) -> list[_Kind]:
-        asked = {(one["kind"], one.get("apiVersion", "")) for each in self._rules.values() for one in _selects(each)}
+        selected = (one for each in self._rules.values() for one in selects_of(each.placement))
+        asked = {(one["kind"], one.get("apiVersion", "")) for one in selected}
         found: list[_Kind] = []
         for name, api_version in sorted({DEPLOYMENT, *asked}):
             if self._wanted.get((name, api_version), NotFound) is None:
@@ -204,6 +213,7 @@ class Splitter:
         root = kind.root(key)
         if root is None:
             kind.writes.forget(key)
+            self._due.pop(task, None)
             self._follows(task, Following())
             return None
         if not kind.writes.in_sight(key):
@@ -231,14 +241,24 @@ class Splitter:
             self._follows(task, Following.of(candidates, str(error)))
             return None  # what is there stays until the Placement can be followed
         self._follows(task, Following.of(candidates))
+        if found.expired:
+            await self._delete(kind, key, [root])
+            return None
         (kind.wanting.add if looks_at_room(found, policy) else kind.wanting.discard)(key)
         for name in found.taken:
             kind.blocked.setdefault((key[0], key[1], name), set()).add(key)
         await self._carry_out(kind, key, found)
         status = root_status(root, found, len(self._sites), rfc3339(now))
-        if status is not None and kind.placeable.has_status and status != root.get("status"):
-            written = await self._client.update(kind.placeable.kind, {**root, "status": status}, "status", brief=True)
-            kind.writes.wrote(key, written)
+        if status is None or not kind.placeable.has_status or status == root.get("status"):
+            self._due.pop(task, None)
+            return found.later
+        due = self._due.setdefault(task, self._clock.monotonic() + (STATUS_SECONDS if root.get("status") else 0.0))
+        wait = due - self._clock.monotonic()
+        if wait > 0:
+            return wait
+        del self._due[task]
+        written = await self._client.update(kind.placeable.kind, {**root, "status": status}, "status", brief=True)
+        kind.writes.wrote(key, written)
         return found.later
 
     def _follows(self, task: Task, following: Following) -> None:
@@ -261,7 +281,7 @@ class Splitter:
             for task, following in self._followed.items()
             if task[1][1] == key[1] and key[2] in following.names
         }
-        wrong = [self._wanted.get((one["kind"], one.get("apiVersion", ""))) for one in _selects(rule)]
+        wrong = [self._wanted.get((one["kind"], one.get("apiVersion", ""))) for one in selects_of(obj)]
         status = told(obj, mine, [error for error in wrong if error is not None], rfc3339(self._clock.now()))
         if status != obj.get("status"):
             await self._client.update(PLACEMENTS, {**obj, "status": status}, "status")
@@ -275,13 +295,18 @@ class Splitter:
 
     async def _carry_out(self, kind: _Kind, key: Key, found: Split) -> None:
         where = kind.placeable.kind
-        for leaf in found.create:
-            try:
-                kind.writes.wrote(key, await self._client.create(where, leaf, key[1], brief=True))
-            except AlreadyExists:
-                raise Later(f"{kind.placeable.name} {leaf['metadata']['name']} is there already") from None
-        for leaf in found.update:
-            kind.writes.wrote(key, await self._client.update(where, leaf, brief=True))
+        # The store takes them as one, and who failed comes again.
+        made = [self._client.create(where, leaf, key[1], brief=True) for leaf in found.create]
+        made += [self._client.update(where, leaf, brief=True) for leaf in found.update]
+        written = await asyncio.gather(*made, return_exceptions=True)
+        for answer in written:
+            if not isinstance(answer, BaseException):
+                kind.writes.wrote(key, answer)
+        for answer in written:
+            if isinstance(answer, AlreadyExists):
+                raise Later(f"{kind.placeable.name} {answer.name} is there already") from None
+            if isinstance(answer, BaseException):
+                raise answer
         gone = [leaf for leaf in found.absent if await self._is_without(leaf)]
         await self._delete(kind, key, [*found.delete, *gone])
 
@@ -300,11 +325,7 @@ class Splitter:
             if "deletionTimestamp" in metadata:
                 continue
             try:
-                await self._client.delete(kind.placeable.kind, metadata["name"], key[1], uid=metadata["uid"])
+                where = kind.placeable.kind
+                await self._client.delete(where, metadata["name"], key[1], uid=metadata["uid"], cascade=True)
             except NotFound:
                 continue
-
-
-def _selects(rule: Rule) -> list[Object]:
-    found: list[Object] = (rule.placement.get("spec") or {}).get("selects") or []
-    return found

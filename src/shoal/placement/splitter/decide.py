@@ -19,36 +19,13 @@ from shoal.placement.crowding import CALM, Crowding, crowding_of, looked_at, wak
 from shoal.placement.decide import Placed, place_in
 from shoal.placement.overrides import applies, overridden
 from shoal.placement.policy import DEFAULT, NEVER, Policy
-from shoal.placement.shapes import REPLICATED, Shape
+from shoal.placement.shapes import REPLICATED, Batch, Shape
 from shoal.placement.sites import Part, Site
+from shoal.placement.splitter.jobs import split_job
+from shoal.placement.splitter.outcome import Split
 from shoal.placement.target import fits
 
 Object = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Split:
-    placed: Placed
-    create: tuple[Object, ...] = ()
-    update: tuple[Object, ...] = ()
-    delete: tuple[Object, ...] = ()
-    absent: tuple[Object, ...] = ()
-    """Leaves of clusters nobody knows of: to be deleted once it is certain that there are none."""
-    leaves: tuple[Object, ...] = ()
-    """Those that stay, as they are found."""
-    taken: tuple[str, ...] = ()
-    """Names of leaves that other objects have."""
-    later: float | None = None
-    """Seconds until time alone changes something."""
-
-    @property
-    def unplaced(self) -> int:
-        """Replicas for which no cluster is open."""
-        return self.placed.unplaced
-
-    @property
-    def is_done(self) -> bool:
-        return not self.create and not self.update
 
 
 @dataclass(slots=True)
@@ -77,6 +54,8 @@ def split_in(
     root: Object, owned: Iterable[Object], others: Container[str], outlook: Outlook, now: float, shape: Shape
 ) -> Split:
     """By an outlook that was made for the clusters and `policy_for`."""
+    if isinstance(shape, Batch):
+        return split_job(root, owned, others, outlook, now, shape)
     policy, sites = outlook.policy, outlook.sites
     found = _survey(root, owned, sites)
     asks, first = shape.asks(root), shape.first(root)

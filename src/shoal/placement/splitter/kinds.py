@@ -10,18 +10,18 @@ from typing import Any
 
 from shoal.client.requests import Client, Kind
 from shoal.objects.errors import NotFound
-from shoal.placement.shapes import COPIED, NUMBERED, REPLICATED, Replicated, Shape
+from shoal.placement.shapes import BATCH, COPIED, NUMBERED, REPLICATED, Replicated, Shape
 
 Object = dict[str, Any]
 
 DEFINITIONS = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
 NEEDED = {"create", "delete", "list", "update", "watch"}
 NOT_PLACED = {
-    "Job": "its completions are not divided yet",
     "Pod": "it belongs to one cluster: label it workloads.kcp.dev/cluster",
     "Event": "it belongs to where it happened",
     "Lease": "it belongs to one cluster",
 }
+OF_THEIR_OWN: dict[tuple[str, str], Shape] = {("apps", "StatefulSet"): NUMBERED, ("batch", "Job"): BATCH}
 NOT_PLACED_GROUPS = frozenset(
     {"placement.shoal.dev", "infrastructure.cluster.x-k8s.io", "cluster.x-k8s.io", "core.shoal.dev"}
 )
@@ -83,7 +83,7 @@ async def _in(client: Client, group_version: str, kind: str) -> Placeable | None
         if resource["kind"] == kind and "/" not in plural and set(resource["verbs"]) >= NEEDED:
             place = Kind(group, version, plural, bool(resource["namespaced"]))
             shape = await _shape(client, place) if f"{plural}/scale" in names else COPIED
-            shape = NUMBERED if (group, kind) == ("apps", "StatefulSet") else shape
+            shape = OF_THEIR_OWN.get((group, kind), shape)
             return Placeable(place, kind, shape, f"{plural}/status" in names)
     return None
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from shoal.kinds.deployments import max_unavailable, replicas_of, with_condition, without_condition
 from shoal.objects.conditions import get_condition
-from shoal.placement.splitter.decide import Split
+from shoal.placement.splitter.jobstatus import job_status
+from shoal.placement.splitter.outcome import Split
 
 Object = dict[str, Any]
 
@@ -21,6 +22,8 @@ def root_status(root: Object, split: Split, registered: int, now: str) -> Object
     """None: the kind has no status that could be summed up."""
     if root["kind"] == "Deployment" and root["apiVersion"] == "apps/v1":
         return summed(root, split, registered, now)
+    if root["kind"] == "Job" and root["apiVersion"] == "batch/v1":
+        return job_status(root, split, registered, now)
     counted = [_counts(leaf.get("status") or {}) for leaf in split.leaves]
     names = dict.fromkeys(name for counts in counted for name in counts)
     if not names:

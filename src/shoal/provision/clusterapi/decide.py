@@ -10,10 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from shoal.kinds.capi import DELETE_MACHINE
+from shoal.kinds.capi import DELETE_MACHINE, SET_NAME, labels_of
 from shoal.kinds.karpenter import CLAIMED_BY, CLAIMED_BY_UID, MACHINE, annotation, is_going
+from shoal.objects.conditions import get_condition
 from shoal.objects.duration import parse_time
-from shoal.provision.clusterapi.offers import full_name, max_size, min_size
+from shoal.provision.clusterapi.sellers import full_name, max_size, min_size
 
 Object = dict[str, Any]
 
@@ -53,6 +54,9 @@ class _Sorted:
     wanting: list[Object] = field(default_factory=list)
     free: list[Object] = field(default_factory=list)
     marked: list[Object] = field(default_factory=list)
+    sets: set[str] = field(default_factory=set)
+    """The MachineSets of those that are not going."""
+    newest: str = ""
     orphans: list[Object] = field(default_factory=list)
 
 
@@ -60,7 +64,10 @@ def settle(deployment: Object, machines: Iterable[Object], claims: Iterable[Obje
     """`claims`: those for which this MachineDeployment was chosen.
 
     Replicas go down only while no Machine is on its way, and only by as many Machines as are marked: one that came
-    unseen would be scaled away unmarked, or in the place of one that is needed.
+    unseen would be scaled away unmarked, or in the place of one that is needed. While a rollout leaves Machines in
+    several MachineSets they do not go down at all: it is the oldest set that would shrink, whoever is marked. Then
+    marked Machines are deleted by themselves, and what comes in their place serves the next NodeClaim or waits for the
+    end of the rollout.
     """
     found = _sort(machines, claims)
     most, least = max_size(deployment), min_size(deployment)
@@ -70,20 +77,22 @@ def settle(deployment: Object, machines: Iterable[Object], claims: Iterable[Obje
     target = max(found.settled + len(wanting), least)
     replicas = (deployment.get("spec") or {}).get("replicas", 1)
     spares = [(SPARE_SECONDS - _age(machine, now), machine) for machine in found.free[len(binds) :]]
-    unneeded = [*found.orphans, *(machine for left, machine in spares if left <= 0)]
-    going: list[Object] = []
-    wanted = max(replicas, target)
-    if replicas > target and found.staying >= replicas:
-        going = unneeded[: max(0, found.staying - target - len(found.marked))]
+    old = [machine for left, machine in spares if left <= 0]
+    going = list(found.orphans)
+    wanted, mixed = max(replicas, target), len(found.sets) > 1
+    if mixed:
+        going += [machine for machine in old if _is_outdated(machine, found.newest)]
+    elif replicas > target and found.staying >= replicas:
+        going += old[: max(0, found.staying - target - len(found.marked) - len(going))]
         wanted = min(replicas, max(target, found.staying - len(found.marked) - len(going)))
-    unscaled = found.marked[max(0, found.staying - wanted) :]
+    unscaled = found.marked[0 if mixed else max(0, found.staying - wanted) :]
     late = [(MARKED_SECONDS - _marked_for(machine, now), machine) for machine in unscaled]
     waiting = [left for left, _ in (*spares, *late) if left > 0] if replicas > target else []
     return Settlement(
         bind=(*found.told, *binds),
         mark=tuple(going),
         orphans=tuple(machine for machine in going if annotation(machine, CLAIMED_BY)),
-        delete=tuple(machine for left, machine in late if left <= 0 or replicas <= target),
+        delete=tuple(machine for left, machine in late if left <= 0 or replicas <= target or mixed),
         refuse=tuple(refused),
         replicas=wanted if wanted != replicas else None,
         again=min(waiting, default=None),
@@ -126,11 +135,30 @@ def _sort(machines: Iterable[Object], claims: Iterable[Object]) -> _Sorted:
         if is_going(machine):
             continue
         found.staying += 1
+        found.newest = labels_of(machine).get(SET_NAME, "")
+        found.sets.add(found.newest)
         if is_marked(machine):
             found.marked.append(machine)
         elif name not in taken:
             (found.orphans if annotation(machine, CLAIMED_BY) else found.free).append(machine)
+    found.free.sort(key=lambda machine: _is_outdated(machine, found.newest))
     return found
+
+
+def strays(machines: Iterable[Object], claims: Iterable[Object]) -> tuple[list[Object], list[Object]]:
+    """Of claimed Machines that no MachineDeployment which takes part has replicas for: those to be deleted, and those
+    to be deleted once their NodeClaim has been asked for. What nobody claimed is nobody's business here.
+    """
+    living = {claim["metadata"]["uid"] for claim in claims}
+    owned = [each for each in machines if annotation(each, CLAIMED_BY) and not is_going(each)]
+    unclaimed = [each for each in owned if annotation(each, CLAIMED_BY_UID) not in living]
+    return [each for each in owned if is_marked(each)], [each for each in unclaimed if not is_marked(each)]
+
+
+def _is_outdated(machine: Object, newest: str) -> bool:
+    """It would have to be replaced soon: by its own word, or else because it is not of the newest set."""
+    said = (get_condition(machine, "UpToDate") or {}).get("status")
+    return said == "False" or (said != "True" and labels_of(machine).get(SET_NAME, "") != newest)
 
 
 def _marked_for(machine: Object, now: float) -> float:

@@ -1,67 +1,91 @@
-"""Machines of Cluster API for NodeClaims: `choose` a MachineDeployment, wait for a Machine of it, let it go.
+"""Machines of Cluster API for NodeClaims: `choose` where from, wait for a Machine or make one, let it go.
 
-A NodeClaim names the MachineDeployment it is to come from before anything is scaled, a Machine its NodeClaim before
-the NodeClaim names the Machine: cut off at any point, `settling` finds out from these who belongs to whom.
+A NodeClaim names the MachineDeployment (or machine template) it is to come from before anything is scaled or made, a
+Machine its NodeClaim before the NodeClaim names the Machine: cut off at any point, `settling` finds out from these who
+belongs to whom.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from shoal.client.reflector import Key
-from shoal.client.requests import Kind
 from shoal.clock import Clock, rfc3339
 from shoal.fit.requirements import Requirements, from_expressions
 from shoal.fit.resources import Resources, amounts
 from shoal.kinds import capi
-from shoal.kinds.karpenter import CLAIMED_BY_UID, MACHINE, MACHINE_DEPLOYMENT, annotation, class_ref, is_going
+from shoal.kinds.karpenter import (
+    CLAIMED_BY,
+    CLAIMED_BY_UID,
+    CLASS_GROUP,
+    CLASS_VERSION,
+    MACHINE,
+    MACHINE_DEPLOYMENT,
+    MACHINE_TEMPLATE,
+    NODE_CLASS,
+    READY,
+    annotation,
+    class_ref,
+    is_going,
+)
 from shoal.objects.errors import NotFound
 from shoal.provision.cloudprovider import (
+    ClassKind,
     Instance,
+    Instances,
     InstanceType,
+    InstanceTypes,
     InsufficientCapacity,
     NodeClaimNotFound,
     NodeClassNotReady,
     NotYet,
+    Offering,
+    RepairPolicy,
     Told,
 )
-from shoal.provision.clusterapi.decide import is_claimed_by, is_marked, lives_on
-from shoal.provision.clusterapi.offers import (
-    can_be_bought_from,
-    capacity,
-    cheapest,
-    instance_types,
-    node_labels,
-    selected,
-    takes_part,
-)
+from shoal.provision.clusterapi import drift
+from shoal.provision.clusterapi.decide import is_marked, lives_on
+from shoal.provision.clusterapi.making import Making
+from shoal.provision.clusterapi.offers import cheapest, instance_types
+from shoal.provision.clusterapi.ownerless import TEMPLATE_HASH
+from shoal.provision.clusterapi.sellers import Seller, entries, entry_of, full_name, is_entry, selected
+from shoal.provision.clusterapi.stock import DEPLOYMENTS, MACHINES, Stock, deployment_name, home_of
 from shoal.provision.homes import Home, Homes
-from shoal.provision.shelf import Shelf
 from shoal.provision.view import CLAIMS, View
 
-Object = dict[str, Any]
+__all__ = ["DEPLOYMENTS", "MACHINES", "ClusterAPI"]
 
-MACHINES = Kind(capi.GROUP, capi.VERSION, "machines")
-DEPLOYMENTS = Kind(capi.GROUP, capi.VERSION, "machinedeployments")
-AT_HOME = ""
-"""What the keys of the management side have for a logical cluster."""
+Object = dict[str, Any]
+Sellers = list[Seller]
+Priced = Callable[[str, InstanceTypes, Object], InstanceTypes]
+"""Of a cluster, the types with the prices that hold for a NodeClaim."""
+
+_UNHEALTHY = (
+    (READY, "False"),
+    (READY, "Unknown"),
+    ("NetworkUnavailable", "True"),
+    ("KernelDeadlock", "True"),
+    ("ReadonlyFilesystem", "True"),
+)
+"""Conditions of a node that its machine does not get over; the last two are the node problem detector's."""
+UNHEALTHY_SECONDS = 600.0
+DRAINED = {capi.EXCLUDE_NODE_DRAINING: "", capi.EXCLUDE_VOLUME_DETACH: ""}
+"""On a Machine that is given back: its node has been emptied by the budgets of its pods, or is not waited for."""
 
 
 class ClusterAPI:
     name = "clusterapi"
 
-    def __init__(self, homes: Homes, view: View, clock: Clock) -> None:
-        self._homes, self._view, self._clock = homes, view, clock
-        self.machines = Shelf(homes.management, MACHINES, clock)
-        self.deployments = Shelf(homes.management, DEPLOYMENTS, clock, labels=capi.KARPENTER_MEMBER)
+    def __init__(self, homes: Homes, view: View, clock: Clock, priced: Priced | None = None) -> None:
+        """`priced` says what is to be paid where that is not what is announced."""
+        self._homes, self._view, self._clock, self._priced = homes, view, clock, priced
+        self.stock = Stock(homes, clock, self._repriced)
+        self._making = Making(self.stock, homes, view)
         self.refused: dict[str, str] = {}
         """By uid: NodeClaims that their MachineDeployment has no room for, and why."""
         self._told: list[Told] = []
-        self._of_deployment: dict[str, set[tuple[str, str]]] = {}
-        self._of_claim: dict[str, tuple[str, str]] = {}
-        """By uid: the Machine that says it is the NodeClaim's."""
-        self.machines.listen(self._machine_changed)
+        view.classes.listen(lambda key, old, new: self._making.ask(new) if new is not None else None)
 
     def listen(self, told: Told) -> None:
         self._told.append(told)
@@ -72,28 +96,39 @@ class ClusterAPI:
 
     @property
     def synced(self) -> bool:
-        return self.machines.synced and self.deployments.synced and self._view.synced
+        return self.stock.synced and self._view.synced
 
-    def instance_types(self, cluster: str, node_class: Object) -> list[InstanceType]:
-        claimed, found = self._claimed(cluster), self._sellers(cluster, node_class)
+    def supported_node_classes(self) -> tuple[ClassKind, ...]:
+        return (ClassKind(CLASS_GROUP, CLASS_VERSION, NODE_CLASS),)
+
+    def repair_policies(self) -> tuple[RepairPolicy, ...]:
+        return tuple(RepairPolicy(condition, status, UNHEALTHY_SECONDS) for condition, status in _UNHEALTHY)
+
+    def instance_types(self, cluster: str, node_class: Object) -> InstanceTypes:
+        found = self.stock.sellers(self._homes.of(cluster), node_class)
+        claimed = self._claimed(cluster, found)
         types = instance_types(found, claimed)
-        if claimed[""] and any(offering.room is not None for each in types for offering in each.offerings):
-            types = instance_types(found, self._foreseen(cluster, types, claimed))
-        return types
+        return instance_types(found, self._foreseen(cluster, types, claimed)) if claimed[""] else types
 
     def class_problem(self, cluster: str, node_class: Object) -> tuple[str, str] | None:
         home = self._homes.of(cluster)
-        members = [each for each in self._deployments(home) if takes_part(each)] if home is not None else []
-        where = f"of Cluster {home.namespace}/{home.name}" if home is not None else "of this cluster"
-        if not members:
-            label = capi.KARPENTER_MEMBER
-            return "NoMachineDeployments", f"no MachineDeployment {where} has the label {label}"
+        if home is None:
+            return "NoCluster", "no Cluster API Cluster stands behind this cluster"
+        if self.stock.sellers(home, node_class):
+            return None
+        where, members = f"of Cluster {home.namespace}/{home.name}", self.stock.members(home)
+        templates = entries(node_class)
+        if templates and not any(self.stock.template(home, each) for each in templates):
+            return "NoMachineTemplates", f"no template of machineTemplates is there and has {capi.KARPENTER_MEMBER}"
         chosen = [each for each in members if selected(each, node_class)]
-        if not chosen:
-            return "NoMachineDeployments", f"scalableResourceSelector matches none of the MachineDeployments {where}"
-        if not any(can_be_bought_from(each) for each in chosen):
-            return "NoCapacityAnnounced", f"no MachineDeployment {where} announces its cpu and memory"
-        return None
+        if not chosen and not templates:
+            if members:
+                said = f"scalableResourceSelector matches none of the MachineDeployments {where}"
+                return "NoMachineDeployments", said
+            return "NoMachineDeployments", f"no MachineDeployment {where} has the label {capi.KARPENTER_MEMBER}"
+        if templates:
+            return "NoCapacityAnnounced", "no machine template says its cpu and memory"
+        return "NoCapacityAnnounced", f"no MachineDeployment {where} announces its cpu and memory"
 
     async def create(self, cluster: str, claim: Object) -> Instance:
         if annotation(claim, MACHINE):
@@ -101,94 +136,105 @@ class ClusterAPI:
         uid = claim["metadata"]["uid"]
         if uid in self.refused:
             raise InsufficientCapacity(self.refused[uid])
-        chosen = annotation(claim, MACHINE_DEPLOYMENT)
-        if not chosen:
-            chosen = await self._choose(cluster, claim)
-        raise NotYet(f"waiting for a Machine of MachineDeployment {chosen}")
+        if not self.synced:
+            raise NotYet("the MachineDeployments are not known yet")
+        if not _chosen(claim):
+            claim = await self._choose(cluster, claim)
+        chosen = _chosen(claim)
+        if not is_entry(chosen):
+            if self._seller(cluster, claim) is None:
+                raise InsufficientCapacity(f"MachineDeployment {chosen} takes no part any more")
+            raise NotYet(f"waiting for a Machine of MachineDeployment {chosen}")
+        self._check_room(cluster, claim, chosen)
+        return await self._launched(cluster, await self._making.make(cluster, claim, chosen))
 
     async def delete(self, cluster: str, claim: Object) -> None:
         self.refused.pop(claim["metadata"]["uid"], None)
         machine = await self._machine(cluster, claim)
         if machine is None:
             raise NodeClaimNotFound(f"no Machine is behind NodeClaim {claim['metadata']['name']}")
-        if is_going(machine) or is_marked(machine):
+        metadata, management = machine["metadata"], self._homes.management
+        if is_going(machine):
             return
-        metadata = machine["metadata"]
-        patch = {"metadata": {"annotations": {capi.DELETE_MACHINE: rfc3339(self._clock.now())}}}
-        marked = await self._homes.management.merge(MACHINES, metadata["name"], patch, metadata["namespace"])
-        self.machines.learn(AT_HOME, marked)
+        if not is_marked(machine):
+            said = {**DRAINED, capi.DELETE_MACHINE: rfc3339(self._clock.now())}
+            patch = {"metadata": {"uid": metadata["uid"], "annotations": said}}
+            marked = await management.merge(MACHINES, metadata["name"], patch, metadata["namespace"])
+            self.stock.learn(marked)
+        if self.stock.deployment(deployment_name(machine)) is None:
+            await management.delete(MACHINES, metadata["name"], metadata["namespace"], uid=metadata["uid"])
 
     def get(self, cluster: str, claim: Object) -> Instance | None:
-        machine = self.machine_of(cluster, claim)
-        return self._instance(machine) if machine is not None else None
+        machine = self.stock.machine_of(cluster, claim)
+        return self._instance(cluster, machine) if machine is not None else None
+
+    def list(self, cluster: str) -> Instances:
+        home = self._homes.of(cluster)
+        return [self._instance(cluster, each) for each in self.stock.claimed(home)] if home is not None else []
+
+    def is_drifted(self, cluster: str, claim: Object) -> str:
+        machine = self.stock.machine_of(cluster, claim)
+        if machine is None:
+            raise NodeClaimNotFound(f"no Machine is behind NodeClaim {claim['metadata']['name']}")
+        if not self.synced:
+            return ""
+        chosen = annotation(claim, MACHINE_TEMPLATE)
+        if chosen:
+            try:
+                now = self._making.fingerprint(cluster, claim, chosen)
+            except NotYet:
+                return ""
+            return drift.of_template(annotation(machine, TEMPLATE_HASH), now)
+        deployment = self.stock.deployment(deployment_name(machine))
+        sets = self.stock.sets_of(deployment) if deployment is not None else []
+        return drift.of_deployment(machine, deployment, sets, self._node_class(cluster, claim))
 
     def foresee(self, cluster: str, claim: Object) -> Instance | None:
         found = self.get(cluster, claim)
         if found is not None:
             return found
-        namespace, _, name = annotation(claim, MACHINE_DEPLOYMENT).partition("/")
-        deployment = self.deployments.get(AT_HOME, name, namespace) if name else None
-        if deployment is not None and home_of(deployment) == self._homes.of(cluster):
-            return Instance("", node_labels(deployment), capacity(deployment), capacity(deployment))
-        node_class = self._view.classes.get(cluster, class_ref(claim["spec"]).get("name", ""))
-        if node_class is None:
-            return None
-        types = instance_types(self._sellers(cluster, node_class), self._claimed(cluster))
-        best = cheapest(types, *_wishes(claim))
+        seller = self._seller(cluster, claim)
+        if seller is not None:
+            return Instance("", seller.labels, seller.capacity, seller.capacity)
+        best = self._best(cluster, claim)
         return Instance("", best[1].labels, best[0].capacity, best[0].allocatable) if best is not None else None
-
-    def machine_of(self, cluster: str, claim: Object) -> Object | None:
-        """By what the Machine says: a NodeClaim is its cluster's to write, and could name another's."""
-        place = self._of_claim.get(claim["metadata"]["uid"])
-        found = self.machines.get(AT_HOME, place[1], place[0]) if place is not None else None
-        return found if found is not None and self._belongs(found, cluster, claim) else None
-
-    def _belongs(self, machine: Object, cluster: str, claim: Object) -> bool:
-        return home_of(machine) == self._homes.of(cluster) and is_claimed_by(machine, claim)
-
-    def machines_of(self, deployment: str) -> list[Object]:
-        """Of a MachineDeployment, by namespace/name."""
-        places = self._of_deployment.get(deployment, ())
-        found = (self.machines.get(AT_HOME, name, namespace) for namespace, name in sorted(places))
-        return [machine for machine in found if machine is not None]
 
     async def _machine(self, cluster: str, claim: Object) -> Object | None:
         """None only if the server says so: what is not in the copy may not have arrived there yet."""
-        found = self.machine_of(cluster, claim)
+        found = self.stock.machine_of(cluster, claim)
         if found is not None:
             return found
         if not self.synced:
             raise NotYet("the Machines are not known yet")
         namespace, _, name = annotation(claim, MACHINE).partition("/")
         if not name:
-            return None
+            return await self._making.find(cluster, claim) if annotation(claim, MACHINE_TEMPLATE) else None
         try:
             machine = await self._homes.management.get(MACHINES, name, namespace)
         except NotFound as error:
             if error.kind != MACHINES.plural:
                 raise
             return None
-        return machine if self._belongs(machine, cluster, claim) else None
+        if not self.stock.belongs(machine, cluster, claim):
+            return None
+        self.stock.learn(machine)  # so that `get` knows it too: a launched NodeClaim without a machine is given up
+        return machine
 
     async def _launched(self, cluster: str, claim: Object) -> Instance:
         machine = await self._machine(cluster, claim)
         name = annotation(claim, MACHINE)
         if machine is None or is_going(machine):
             raise InsufficientCapacity(f"Machine {name} has gone")
-        found = self._instance(machine)
+        found = self._instance(cluster, machine)
         if not found.provider_id:
             raise NotYet(f"waiting for the providerID of Machine {name}")
         return found
 
-    async def _choose(self, cluster: str, claim: Object) -> str:
-        if not self.synced:
-            raise NotYet("the MachineDeployments are not known yet")
-        spec = claim["spec"]
-        node_class = self._view.classes.get(cluster, class_ref(spec).get("name", ""))
-        if node_class is None or is_going(node_class):
-            raise NodeClassNotReady(f"there is no ClusterAPINodeClass {class_ref(spec).get('name')!r}")
-        types = instance_types(self._sellers(cluster, node_class), self._claimed(cluster))
-        best = cheapest(types, *_wishes(claim))
+    async def _choose(self, cluster: str, claim: Object) -> Object:
+        if self._node_class(cluster, claim) is None:
+            name = class_ref(claim["spec"]).get("name")
+            raise NodeClassNotReady(f"there is no ClusterAPINodeClass {name!r}")
+        best = self._best(cluster, claim)
         if best is None:
             raise InsufficientCapacity(
                 "no MachineDeployment with room satisfies the requirements and has the resources"
@@ -196,68 +242,106 @@ class ClusterAPI:
         name, chosen = claim["metadata"]["name"], best[1].name
         metadata = {
             "resourceVersion": claim["metadata"]["resourceVersion"],
-            "annotations": {MACHINE_DEPLOYMENT: chosen},
+            "annotations": {MACHINE_TEMPLATE if is_entry(chosen) else MACHINE_DEPLOYMENT: chosen},
         }
         written = await self._homes.client(cluster).merge(CLAIMS, name, {"metadata": metadata})
-        self._view.claims.learn(cluster, written)
-        return chosen
+        return self._view.claims.learn(cluster, written)
 
-    def _claimed(self, cluster: str) -> Counter[str]:
-        """How many NodeClaims live on each MachineDeployment."""
-        living = (claim for claim in self._view.claims.of(cluster) if lives_on(claim, self.machine_of(cluster, claim)))
-        return Counter(annotation(claim, MACHINE_DEPLOYMENT) for claim in living)
+    def _best(self, cluster: str, claim: Object) -> tuple[InstanceType, Offering] | None:
+        node_class = self._node_class(cluster, claim)
+        if node_class is None:
+            return None
+        found = self.stock.sellers(self._homes.of(cluster), node_class)
+        types = instance_types(found, self._claimed(cluster, found))
+        return cheapest(types if self._priced is None else self._priced(cluster, types, claim), *_wishes(claim))
 
-    def _foreseen(self, cluster: str, types: list[InstanceType], claimed: Counter[str]) -> Counter[str]:
+    def _check_room(self, cluster: str, claim: Object, chosen: str) -> None:
+        """As many as chose it at once, only so many get a Machine: those that have one, then the oldest."""
+        seller = self._seller(cluster, claim)
+        if seller is None or seller.most is None:
+            return
+        ahead = sum(
+            self.stock.machine_of(cluster, each) is not None or _age_order(each) < _age_order(claim)
+            for each in self._living(cluster)
+            if _chosen(each) == chosen and each["metadata"]["uid"] != claim["metadata"]["uid"]
+        )
+        if ahead >= seller.most and self.stock.machine_of(cluster, claim) is None:
+            raise InsufficientCapacity(f"machine template {chosen} has reached its limit of {seller.most}")
+
+    def _seller(self, cluster: str, claim: Object) -> Seller | None:
+        """The one that was chosen for the NodeClaim; None: none, or it is not there any more."""
+        home, chosen = self._homes.of(cluster), _chosen(claim)
+        if home is None or not chosen:
+            return None
+        if not is_entry(chosen):
+            deployment = self.stock.deployment(chosen)
+            return self.stock.seller(deployment) if deployment is not None and home_of(deployment) == home else None
+        node_class = self._node_class(cluster, claim)
+        entry = entry_of(node_class, chosen) if node_class is not None else None
+        return self.stock.entry(home, node_class, entry) if node_class is not None and entry is not None else None
+
+    def _node_class(self, cluster: str, claim: Object) -> Object | None:
+        found = self._view.classes.get(cluster, class_ref(claim["spec"]).get("name", ""))
+        return None if found is None or is_going(found) else found
+
+    def _living(self, cluster: str) -> Iterable[Object]:
+        """NodeClaims that have or want a Machine."""
+        claims = self._view.claims.of(cluster)
+        return (claim for claim in claims if lives_on(claim, self.stock.machine_of(cluster, claim)))
+
+    def _claimed(self, cluster: str, sellers: Sellers) -> Counter[str]:
+        """How many NodeClaims live on each seller, counted if any of them may have only so many."""
+        limited = any(seller.most is not None for seller in sellers)
+        return Counter(_chosen(claim) for claim in self._living(cluster)) if limited else Counter()
+
+    def _foreseen(self, cluster: str, types: InstanceTypes, claimed: Counter[str]) -> Counter[str]:
         """Those that have chosen nothing yet counted with what they would."""
         found = Counter(claimed)
-        for claim in self._view.claims.of(cluster):
-            if not annotation(claim, MACHINE_DEPLOYMENT) and lives_on(claim, self.machine_of(cluster, claim)):
-                best = cheapest(types, *_wishes(claim))
-                if best is not None:
-                    found[best[1].name] += 1
+        for claim in self._living(cluster):
+            best = cheapest(types, *_wishes(claim)) if not _chosen(claim) else None
+            if best is not None:
+                found[best[1].name] += 1
         return found
 
-    def _sellers(self, cluster: str, node_class: Object) -> list[Object]:
-        home = self._homes.of(cluster)
-        members = self._deployments(home) if home is not None else []
-        return [each for each in members if can_be_bought_from(each) and selected(each, node_class)]
+    def _repriced(self, namespace: str) -> None:
+        for cluster in self._view.classes.clusters():
+            home: Home | None = self._homes.of(cluster)
+            if home is not None and namespace in ("", home.namespace):
+                self.tell(cluster)
 
-    def _deployments(self, home: Home) -> list[Object]:
-        return [each for each in self.deployments.of(AT_HOME) if home_of(each) == home]
-
-    def _machine_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
-        for machine in (old, new):
-            if machine is None:
-                continue
-            place, owner = (key[1], key[2]), annotation(machine, CLAIMED_BY_UID)
-            if machine is new:
-                self._of_deployment.setdefault(deployment_name(machine), set()).add(place)
-                if owner:
-                    self._of_claim[owner] = place
-            else:
-                self._of_deployment.get(deployment_name(machine), set()).discard(place)
-                self._of_claim.pop(owner, None)
-
-    def _instance(self, machine: Object) -> Instance:
-        namespace = machine["metadata"]["namespace"]
-        deployment = self.deployments.get(AT_HOME, capi.labels_of(machine).get(capi.DEPLOYMENT_NAME, ""), namespace)
-        has = capacity(deployment) if deployment is not None else {}
-        labels = node_labels(deployment) if deployment is not None else {}
-        provider_id = str((machine.get("spec") or {}).get("providerID") or "")
-        return Instance(provider_id, labels, has, has, is_going(machine))
+    def _instance(self, cluster: str, machine: Object) -> Instance:
+        """What is known of it: of one that is odd, little."""
+        claim = self._view.claims.get(cluster, annotation(machine, CLAIMED_BY))
+        deployment = self.stock.deployment(deployment_name(machine))
+        seller = self.stock.seller(deployment) if deployment is not None else None
+        if seller is None and claim is not None:
+            seller = self._seller(cluster, claim)
+        has = seller.capacity if seller is not None else {}
+        spec = machine.get("spec") or {}
+        return Instance(
+            provider_id=str(spec.get("providerID") or ""),
+            labels=seller.labels if seller is not None else {},
+            capacity=has,
+            allocatable=has,
+            going=is_going(machine),
+            name=full_name(machine),
+            claim=annotation(machine, CLAIMED_BY),
+            claim_uid=annotation(machine, CLAIMED_BY_UID),
+        )
 
 
-def _wishes(claim: Object) -> tuple[Requirements, Resources]:
+def _wishes(claim: Object) -> tuple[Requirements, Resources, Sequence[Object]]:
+    """What its node must be, what it must have, and the taints it may have."""
     spec = claim["spec"]
     needs = amounts((spec.get("resources") or {}).get("requests"))
-    return from_expressions(spec.get("requirements")), needs
+    taints = [*(spec.get("taints") or ()), *(spec.get("startupTaints") or ())]
+    return from_expressions(spec.get("requirements")), needs, taints
 
 
-def deployment_name(machine: Object) -> str:
-    """namespace/name of the MachineDeployment it is of."""
-    return f"{machine['metadata']['namespace']}/{capi.labels_of(machine).get(capi.DEPLOYMENT_NAME, '')}"
+def _chosen(claim: Object) -> str:
+    """The name of the offering that was chosen for a NodeClaim."""
+    return annotation(claim, MACHINE_DEPLOYMENT) or annotation(claim, MACHINE_TEMPLATE)
 
 
-def home_of(obj: Object) -> Home:
-    """Of a Machine or MachineDeployment."""
-    return Home(obj["metadata"]["namespace"], capi.cluster_name(obj))
+def _age_order(claim: Object) -> tuple[str, str]:
+    return claim["metadata"].get("creationTimestamp", ""), claim["metadata"]["name"]

@@ -1,49 +1,58 @@
 """The loop that gives every NodeClaim its Machine: one MachineDeployment at a time, all its NodeClaims at once.
 
 Machines are marked before the replicas go down and bound after they went up; every write is a compare-and-swap with
-what was looked at. A conflict, or an end in the middle, means another look.
+what was looked at. A conflict, or an end in the middle, means another look. Claimed Machines that no MachineDeployment
+of ours has end with their NodeClaim.
 """
 
 from __future__ import annotations
 
-from typing import Any, cast
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from typing import Any, TypeVar, cast
 
 from shoal.client.reflector import Key
 from shoal.clock import Clock, rfc3339
 from shoal.kinds import capi
-from shoal.kinds.karpenter import CLAIMED_BY, CLAIMED_BY_UID, MACHINE, MACHINE_DEPLOYMENT, annotation, is_going
-from shoal.objects.errors import Conflict, NotFound
-from shoal.provision.clusterapi.decide import Settlement, is_claimed_by, is_marked, settle
-from shoal.provision.clusterapi.offers import full_name
-from shoal.provision.clusterapi.provider import (
-    AT_HOME,
-    DEPLOYMENTS,
-    MACHINES,
-    ClusterAPI,
-    deployment_name,
-    home_of,
+from shoal.kinds.karpenter import (
+    CLAIMED_BY,
+    CLAIMED_BY_UID,
+    MACHINE,
+    MACHINE_DEPLOYMENT,
+    MACHINE_TEMPLATE,
+    annotation,
+    is_going,
 )
+from shoal.objects.errors import Conflict, NotFound
+from shoal.provision.clusterapi.decide import Settlement, is_claimed_by, is_marked, settle, strays
+from shoal.provision.clusterapi.provider import ClusterAPI
+from shoal.provision.clusterapi.sellers import full_name
+from shoal.provision.clusterapi.stock import AT_HOME, DEPLOYMENTS, MACHINES, deployment_name, home_of
 from shoal.provision.homes import Homes
 from shoal.provision.view import CLAIMS, View
 from shoal.runtime.loop import Later, Loop
 
 Object = dict[str, Any]
+T = TypeVar("T")
 
 BATCH_SECONDS = 0.02
 """NodeClaims that come within this time are settled by one write of the replicas."""
 TRIES = 5
+AT_ONCE = 32
 
 
 class Settling:
-    """Keys are MachineDeployments, as namespace/name."""
+    """Keys are MachineDeployments, as namespace/name; with no name, the Machines of the namespace that are of none."""
 
     def __init__(self, provider: ClusterAPI, homes: Homes, view: View, clock: Clock) -> None:
-        self._provider, self._homes, self._view, self._clock = provider, homes, view, clock
+        self._provider, self._stock = provider, provider.stock
+        self._homes, self._view, self._clock = homes, view, clock
         self.loop: Loop[str] = Loop("machine-settling", clock, self.reconcile)
-        self.loop.sources += [provider.machines.run, provider.deployments.run]
+        self.loop.sources += self._stock.sources
         self._due: set[str] = set()
-        provider.machines.listen(self._machine)
-        provider.deployments.listen(self._deployment)
+        self._stock.machines.listen(self._machine)
+        self._stock.deployments.listen(self._deployment)
         view.claims.listen(self._claim)
 
     def _deployment(self, key: Key, old: Object | None, new: Object | None) -> None:
@@ -51,14 +60,14 @@ class Settling:
         cluster = self._homes.cluster(home_of(seen)) if seen is not None else None
         if cluster is None:
             return
-        if new is not None:
-            self._soon(full_name(new))
+        if seen is not None:
+            self._soon(full_name(seen))
         if old is None or new is None or _offer(old) != _offer(new):
             self._provider.tell(cluster)
 
     def _machine(self, key: Key, old: Object | None, new: Object | None) -> None:
         for machine in (old, new):
-            if machine is not None and capi.labels_of(machine).get(capi.DEPLOYMENT_NAME):
+            if machine is not None and (annotation(machine, CLAIMED_BY) or self._is_of_ours(machine)):
                 self._soon(deployment_name(machine))
         seen = new or old
         owner = annotation(seen, CLAIMED_BY) if seen is not None else ""
@@ -72,6 +81,12 @@ class Settling:
             chosen = annotation(claim, MACHINE_DEPLOYMENT) if claim is not None else ""
             if chosen and (old is None or new is None or _stand(old) != _stand(new)):
                 self._soon(chosen)
+        home = self._homes.of(key[0])
+        if new is None and old is not None and home is not None and annotation(old, MACHINE_TEMPLATE):
+            self._soon(f"{home.namespace}/")
+
+    def _is_of_ours(self, machine: Object) -> bool:
+        return self._stock.deployment(deployment_name(machine)) is not None
 
     def _soon(self, deployment: str) -> None:
         if deployment not in self._due:
@@ -80,40 +95,60 @@ class Settling:
 
     async def reconcile(self, key: str) -> float | None:
         self._due.discard(key)
-        namespace, _, name = key.partition("/")
-        deployment = self._provider.deployments.get(AT_HOME, name, namespace)
-        if deployment is None or is_going(deployment) or capi.PAUSED in capi.annotations_of(deployment):
+        if not self._provider.synced:
+            raise Later("not everything has been listed yet")
+        deployment = self._stock.deployment(key)
+        if deployment is None:
+            await self._end_strays(key)
+            return None
+        if is_going(deployment) or capi.PAUSED in capi.annotations_of(deployment):
             return None
         cluster = self._homes.cluster(home_of(deployment))
         if cluster is None:
             return None
-        if not self._provider.synced:
-            raise Later("not everything has been listed yet")
         claims = [each for each in self._view.claims.of(cluster) if annotation(each, MACHINE_DEPLOYMENT) == key]
-        machines = self._provider.machines_of(key)
+        machines = self._stock.machines_of(key)
         found = settle(deployment, machines, claims, self._clock.now())
         await self._carry_out(cluster, deployment, found)
         return found.again
 
     async def _carry_out(self, cluster: str, deployment: Object, found: Settlement) -> None:
-        management = self._homes.management
         for claim in found.refuse:
             self._provider.refused[claim["metadata"]["uid"]] = f"MachineDeployment {full_name(deployment)} is full"
             self._provider.tell(cluster, claim["metadata"]["name"])
-        for machine in found.orphans:
-            await self._confirm(cluster, machine)
-        for machine in found.mark:
-            await self._patch_machine(machine, {"annotations": {capi.DELETE_MACHINE: rfc3339(self._clock.now())}})
+        await _together(lambda machine: self._confirm(cluster, machine), found.orphans)
+        mark = {"annotations": {capi.DELETE_MACHINE: rfc3339(self._clock.now())}}
+        await _together(lambda machine: self._patch_machine(machine, mark), found.mark)
         if found.replicas is not None:
             await self._scale(deployment, found.replicas)
-        for machine in found.delete:
-            metadata = machine["metadata"]
-            try:
-                await management.delete(MACHINES, metadata["name"], metadata["namespace"], uid=metadata["uid"])
-            except NotFound:
-                continue
-        for machine, claim in found.bind:
-            await self._bind(cluster, machine, claim)
+        await _together(self._delete, found.delete)
+        await _together(lambda bind: self._bind(cluster, *bind), found.bind)
+
+    async def _end_strays(self, key: str) -> None:
+        of_cluster: dict[str, list[Object]] = {}
+        for machine in self._stock.machines_of(key):
+            cluster = self._homes.cluster(home_of(machine)) if annotation(machine, CLAIMED_BY) else None
+            if cluster is not None:
+                of_cluster.setdefault(cluster, []).append(machine)
+        marked: list[Object] = []
+        gone: list[tuple[str, Object]] = []
+        for cluster, machines in of_cluster.items():
+            delete, unclaimed = strays(machines, self._view.claims.of(cluster))
+            marked += delete
+            gone += [(cluster, each) for each in unclaimed]
+        await _together(self._delete, marked)
+        await _together(lambda each: self._end_unclaimed(*each), gone)
+
+    async def _end_unclaimed(self, cluster: str, machine: Object) -> None:
+        await self._confirm(cluster, machine)
+        await self._delete(machine)
+
+    async def _delete(self, machine: Object) -> None:
+        metadata = machine["metadata"]
+        with suppress(NotFound):
+            await self._homes.management.delete(
+                MACHINES, metadata["name"], metadata["namespace"], uid=metadata["uid"], brief=True
+            )
 
     async def _scale(self, deployment: Object, replicas: int) -> None:
         """From what was looked at and nothing else: a write of somebody else's status is no obstacle."""
@@ -125,7 +160,7 @@ class Settling:
         management = self._homes.management
         where = management.path(DEPLOYMENTS, metadata["name"], metadata["namespace"])
         scaled = await management.call("PATCH", where, body=cast(Any, steps), content="application/json-patch+json")
-        self._provider.deployments.learn(AT_HOME, scaled)
+        self._stock.deployments.learn(AT_HOME, scaled)
 
     async def _bind(self, cluster: str, machine: Object, claim: Object) -> None:
         name, uid = claim["metadata"]["name"], claim["metadata"]["uid"]
@@ -156,7 +191,7 @@ class Settling:
                 if is_going(machine) or is_marked(machine) or annotation(machine, CLAIMED_BY_UID) != owner:
                     break
             else:
-                self._provider.machines.learn(AT_HOME, written)
+                self._stock.learn(written)
                 return
         raise Later(f"Machine {full_name(machine)} is not what it was")
 
@@ -172,11 +207,25 @@ class Settling:
             raise Later(f"NodeClaim {claim['metadata']['name']} of Machine {full_name(machine)} is there")
 
 
+async def _together(write: Callable[[T], Awaitable[None]], items: Iterable[T]) -> None:
+    """So many at once. Every one is tried; then the first failure is raised."""
+    turns = asyncio.Semaphore(AT_ONCE)
+
+    async def one(item: T) -> None:
+        async with turns:
+            await write(item)
+
+    answers = await asyncio.gather(*map(one, items), return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+
+
 def _offer(deployment: Object) -> object:
     """What of a MachineDeployment matters to those who buy."""
     metadata = deployment["metadata"]
     chosen = (metadata.get("labels"), metadata.get("annotations"), is_going(deployment))
-    return chosen, ((deployment.get("spec") or {}).get("template") or {}).get("metadata")
+    return chosen, (deployment.get("spec") or {}).get("template")
 
 
 def _stand(claim: Object) -> object:

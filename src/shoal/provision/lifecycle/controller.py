@@ -1,88 +1,96 @@
-"""The loop of NodeClaims: from wanted to ready, station by station, then one write of the status."""
+"""The loop of NodeClaims: from wanted to ready, station by station, then one write of the status; given up in between
+when that takes too long, let go when it is expired or its machine is lost. The way back is in `ending`."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from shoal.client.reflector import Key
+from shoal.client.transport import Unreachable
 from shoal.clock import Clock, rfc3339
 from shoal.kinds.karpenter import (
-    CLASS_GROUP,
     FINALIZER,
-    INITIALIZED,
     LAUNCHED,
-    NODE_CLASS,
     REGISTERED,
-    REGISTERED_LABEL,
-    UNREGISTERED,
-    class_ref,
+    ZONE,
     is_going,
-    provider_id,
+    is_managed,
+    pool_of,
 )
 from shoal.objects.conditions import condition_is
 from shoal.objects.duration import parse_time
-from shoal.objects.errors import Conflict, NotFound
-from shoal.provision.cloudprovider import CloudProvider, InsufficientCapacity, NodeClassNotReady, NotYet, ProviderError
+from shoal.objects.errors import Conflict, NotFound, StatusError
+from shoal.provision.cloudprovider import (
+    CloudProvider,
+    CreateError,
+    InsufficientCapacity,
+    NodeClassNotReady,
+    NotYet,
+    ProviderError,
+)
 from shoal.provision.homes import Homes
 from shoal.provision.lifecycle.decide import (
-    initialized_patch,
-    is_overdue,
+    due,
+    is_expired,
+    is_lost,
     launch_labels,
+    launch_pause,
     launched,
     needs_finalizer,
-    patience,
-    registration_patch,
-    uninitialized,
+    overdue,
+    truncated,
     with_condition,
 )
-from shoal.provision.lifecycle.termination import Termination
+from shoal.provision.lifecycle.deleting import delete_claim
+from shoal.provision.lifecycle.ending import Ending
+from shoal.provision.lifecycle.health.controller import RegistrationHealth
+from shoal.provision.lifecycle.health.decide import failure
+from shoal.provision.lifecycle.pairs import Pairs, Place
+from shoal.provision.lifecycle.registration import Registration
+from shoal.provision.metrics import NODES_CREATED
 from shoal.provision.telling import ABOUT_CLAIMS
-from shoal.provision.view import CLAIMS, NODES, View, provider_id_of
+from shoal.provision.view import CLAIMS, View
 from shoal.runtime.loop import Later, Loop
-from shoal.runtime.recorder import WARNING, Recorder
+from shoal.runtime.recorder import NORMAL, WARNING, Recorder
 
 Object = dict[str, Any]
-Place = tuple[str, str]
-"""Logical cluster and name."""
 
 QUIET_SECONDS = 1.0
 """A launch that is younger says nothing in the status: most are over by then."""
-TRIES = 5
 
 
 class Lifecycle:
-    def __init__(self, homes: Homes, view: View, provider: CloudProvider, recorder: Recorder, clock: Clock) -> None:
-        self._homes, self._view, self._provider, self._recorder, self._clock = homes, view, provider, recorder, clock
-        self._termination = Termination(homes, view, provider, recorder, clock)
+    def __init__(
+        self,
+        homes: Homes,
+        view: View,
+        pairs: Pairs,
+        provider: CloudProvider,
+        health: RegistrationHealth,
+        recorder: Recorder,
+        clock: Clock,
+    ) -> None:
+        self._homes, self._view, self._pairs, self._provider = homes, view, pairs, provider
+        self._health, self._recorder, self._clock = health, recorder, clock
+        self._registration = Registration(homes, view, pairs, recorder)
+        self._ending = Ending(homes, view, pairs, provider, recorder, clock)
+        self._failures: dict[str, tuple[int, float]] = {}
+        """By uid: launches that failed in a row, and when the next is tried."""
         self.loop: Loop[Place] = Loop("nodeclaims", clock, self.reconcile, workers=8)
-        self._by_provider_id: dict[Place, str] = {}
         view.claims.listen(self._claim)
         view.nodes.listen(self._node)
-        view.pods.listen(self._pod)
         provider.listen(self._told)
 
     def _claim(self, key: Key, old: Object | None, new: Object | None) -> None:
-        if new is None:
-            self._by_provider_id.pop((key[0], provider_id(old or {})), None)
-            return
-        if provider_id(new):
-            self._by_provider_id[key[0], provider_id(new)] = key[2]
-        self.loop.queue.add((key[0], key[2]))
+        if new is not None:
+            self.loop.queue.add((key[0], key[2]))
+        elif old is not None:
+            self._failures.pop(old["metadata"]["uid"], None)
 
     def _node(self, key: Key, old: Object | None, new: Object | None) -> None:
-        self._owner(key[0], new or old)
-
-    def _pod(self, key: Key, old: Object | None, new: Object | None) -> None:
-        """Of interest only where a node is being emptied."""
-        node = ((new or old or {}).get("spec") or {}).get("nodeName")
-        if node:
-            self._owner(key[0], self._view.nodes.get(key[0], node), going=True)
-
-    def _owner(self, cluster: str, node: Object | None, *, going: bool = False) -> None:
-        name = self._by_provider_id.get((cluster, provider_id_of(node)))
-        claim = self._view.claims.get(cluster, name) if name is not None else None
-        if name is not None and claim is not None and (is_going(claim) or not going):
-            self.loop.queue.add((cluster, name))
+        claim = self._pairs.claim_of(key[0], new or old)
+        if claim is not None:
+            self.loop.queue.add((key[0], claim["metadata"]["name"]))
 
     def _told(self, cluster: str, claim: str) -> None:
         if claim:
@@ -91,13 +99,13 @@ class Lifecycle:
     async def reconcile(self, key: Place) -> float | None:
         cluster, name = key
         claim = self._view.claims.get(cluster, name)
-        if claim is None or not _is_ours(claim):
+        if claim is None or not is_managed(claim["spec"]):
             return None
         if not (self._view.synced and self._provider.synced):
             raise Later("not everything has been listed yet")
         try:
             if is_going(claim):
-                return await self._termination.advance(cluster, claim)
+                return await self._ending.advance(cluster, claim)
             if needs_finalizer(claim):
                 finalizers = [*(claim["metadata"].get("finalizers") or ()), FINALIZER]
                 claim = await self._patch(cluster, claim, {"metadata": {"finalizers": finalizers}})
@@ -108,83 +116,76 @@ class Lifecycle:
             raise Later(str(error)) from error
 
     async def _advance(self, cluster: str, claim: Object) -> float | None:
-        if overdue := is_overdue(claim, self._clock.now()):
-            await self._give_up(cluster, claim, "LivenessTimeout", f"gave up waiting for {overdue}")
+        now = self._clock.now()
+        if late := overdue(claim, now):
+            said = f"gave up waiting for its {late.removesuffix('_timeout')}"
+            await self._let_go(cluster, claim, late, WARNING, "LivenessTimeout", said)
+            self._health.record(cluster, claim, failure(claim))
             return None
-        name, now = claim["metadata"]["name"], rfc3339(self._clock.now())
+        if is_expired(claim, now):
+            said = "Disrupting NodeClaim: Expired/Delete"
+            return await self._let_go(cluster, claim, "expired", NORMAL, "DisruptionTerminating", said)
+        if condition_is(claim, LAUNCHED):
+            node = next(iter(self._pairs.nodes_of(cluster, claim)), None)
+            if is_lost(claim, self._provider.get(cluster, claim), node):
+                said = "Disrupting NodeClaim: its instance is gone"
+                return await self._let_go(cluster, claim, "garbage_collected", NORMAL, "DisruptionTerminating", said)
+            return await self._settle(cluster, claim, claim)
+        return await self._launch(cluster, claim)
+
+    async def _launch(self, cluster: str, claim: Object) -> float | None:
+        uid, name = claim["metadata"]["uid"], claim["metadata"]["name"]
+        often, next_try = self._failures.get(uid, (0, 0.0))
+        if next_try > self._clock.monotonic() + 0.001:
+            return next_try - self._clock.monotonic()
+        stamp = rfc3339(self._clock.now())
         try:
-            claim, new = await self._launch(cluster, claim, now)
+            instance = await self._provider.create(cluster, claim)
         except NotYet as error:
-            claim = self._view.claims.get(cluster, name) or claim
+            claim = self._view.claims.get(cluster, name) or claim  # the choice that was made may stand there by now
             age = self._clock.now() - (parse_time(claim["metadata"]["creationTimestamp"]) or 0.0)
             if age < QUIET_SECONDS:
                 return QUIET_SECONDS - age
-            new = with_condition(claim, LAUNCHED, "Unknown", now, error.reason, str(error))
+            return await self._settle(
+                cluster, claim, with_condition(claim, LAUNCHED, "Unknown", stamp, error.reason, truncated(str(error)))
+            )
         except (InsufficientCapacity, NodeClassNotReady) as error:
-            await self._give_up(cluster, claim, error.reason, str(error))
-            return None
-        except ProviderError as error:
-            new = with_condition(claim, LAUNCHED, "Unknown", now, error.reason, str(error))
-            await self._write(cluster, claim, new)
-            raise Later(str(error)) from error
-        if condition_is(new, LAUNCHED):
-            new = await self._register(cluster, new, now)
-        await self._write(cluster, claim, new)
-        return patience(new, self._clock.now())
-
-    async def _launch(self, cluster: str, claim: Object, now: str) -> tuple[Object, Object]:
-        """The NodeClaim as it is on the server now, and as it should be."""
-        instance = self._provider.get(cluster, claim)
-        if condition_is(claim, LAUNCHED) and instance is not None and not instance.going:
-            return claim, claim
-        instance = await self._provider.create(cluster, claim)
-        if condition_is(claim, LAUNCHED):
-            return claim, claim
+            said = f"NodeClaim {name} event: {truncated(str(error))}"
+            counted = "insufficient_capacity" if isinstance(error, InsufficientCapacity) else "nodeclass_not_ready"
+            return await self._let_go(cluster, claim, counted, WARNING, error.reason, said)
+        except (ProviderError, StatusError, Unreachable) as error:
+            if isinstance(error, Conflict | NotFound):
+                raise
+            claim = self._view.claims.get(cluster, name) or claim
+            pause = launch_pause(often + 1)
+            self._failures[uid] = often + 1, self._clock.monotonic() + pause
+            reason = error.reason if isinstance(error, CreateError) else "LaunchFailed"
+            new = with_condition(claim, LAUNCHED, "Unknown", stamp, reason, truncated(str(error)))
+            later = await self._settle(cluster, claim, new)
+            return pause if later is None else min(pause, later)
+        self._failures.pop(uid, None)
         if labels := launch_labels(claim, instance):
             claim = await self._patch(cluster, claim, {"metadata": {"labels": labels}})
-        return claim, launched(claim, instance, now)
+        return await self._settle(cluster, claim, launched(claim, instance, stamp))
 
-    async def _register(self, cluster: str, claim: Object, now: str) -> Object:
-        node = self._view.node_of(cluster, provider_id(claim))
-        if node is None or is_going(node):
-            if condition_is(claim, REGISTERED):
-                return claim
-            return with_condition(claim, REGISTERED, "Unknown", now, "NodeNotFound", "Node not registered with cluster")
-        if not condition_is(claim, REGISTERED) or _is_new(node):
-            node = await self._adopt(cluster, claim, node)
-            claim = {**claim, "status": {**claim["status"], "nodeName": node["metadata"]["name"]}}
-            claim = with_condition(claim, REGISTERED, "True", now)
-        if condition_is(claim, INITIALIZED):
-            return claim
-        missing = uninitialized(claim, node)
-        if missing is not None:
-            return with_condition(claim, INITIALIZED, "Unknown", now, *missing)
-        patch = initialized_patch(node)
-        if patch is not None:
-            await self._patch_node(cluster, node["metadata"]["name"], patch)
-        return with_condition(claim, INITIALIZED, "True", now)
+    async def _settle(self, cluster: str, claim: Object, new: Object) -> float | None:
+        """As far as its node has come; then what there is to say is written. When time alone changes something."""
+        if condition_is(new, LAUNCHED):
+            new = await self._registration.advance(cluster, new, rfc3339(self._clock.now()))
+        if new is not claim and new.get("status") != claim.get("status"):
+            self._view.claims.learn(cluster, await self._homes.client(cluster).update(CLAIMS, new, "status"))
+        if condition_is(new, REGISTERED) and not condition_is(claim, REGISTERED):
+            self._health.record(cluster, new, None)
+            labels = new["metadata"].get("labels") or {}
+            NODES_CREATED.inc(cluster, nodepool=pool_of(new), zone=labels.get(ZONE, ""))
+        return due(new, self._clock.now())
 
-    async def _adopt(self, cluster: str, claim: Object, node: Object) -> Object:
-        taints = (node.get("spec") or {}).get("taints") or ()
-        if not condition_is(claim, REGISTERED) and not any(taint.get("key") == UNREGISTERED for taint in taints):
-            said = f"The node came without the taint {UNREGISTERED}: pods may have run there before it was registered"
-            self._recorder.record(ABOUT_CLAIMS, cluster, claim, WARNING, "UnregisteredTaintMissing", said)
-        name = node["metadata"]["name"]
-        for _ in range(TRIES):
-            patch = registration_patch(claim, node)
-            if patch is None:
-                return node
-            try:
-                return await self._patch_node(cluster, name, patch, node["metadata"]["resourceVersion"])
-            except Conflict:
-                # Others write a node often while it starts.
-                node = await self._homes.client(cluster).get(NODES, name)
-        raise Later(f"node {name} is written too often")
-
-    async def _give_up(self, cluster: str, claim: Object, reason: str, message: str) -> None:
-        metadata = claim["metadata"]
-        self._recorder.record(ABOUT_CLAIMS, cluster, claim, WARNING, reason, f"NodeClaim {metadata['name']}: {message}")
-        await self._homes.client(cluster).delete(CLAIMS, metadata["name"], uid=metadata["uid"])
+    async def _let_go(
+        self, cluster: str, claim: Object, counted: str, type_: str, reason: str, said: str
+    ) -> float | None:
+        await delete_claim(self._homes, self._view, cluster, claim, counted)
+        self._recorder.record(ABOUT_CLAIMS, cluster, claim, type_, reason, said)
+        return None
 
     async def _patch(self, cluster: str, claim: Object, patch: Object) -> Object:
         metadata = {**patch["metadata"], "resourceVersion": claim["metadata"]["resourceVersion"]}
@@ -192,22 +193,3 @@ class Lifecycle:
             CLAIMS, claim["metadata"]["name"], {**patch, "metadata": metadata}
         )
         return self._view.claims.learn(cluster, written)
-
-    async def _patch_node(self, cluster: str, name: str, patch: Object, revision: str = "") -> Object:
-        metadata = {**(patch.get("metadata") or {}), **({"resourceVersion": revision} if revision else {})}
-        written = await self._homes.client(cluster).merge(NODES, name, {**patch, "metadata": metadata})
-        return self._view.nodes.learn(cluster, written)
-
-    async def _write(self, cluster: str, old: Object, new: Object) -> None:
-        if new is not old and new.get("status") != old.get("status"):
-            self._view.claims.learn(cluster, await self._homes.client(cluster).update(CLAIMS, new, "status"))
-
-
-def _is_ours(claim: Object) -> bool:
-    found = class_ref(claim["spec"])
-    return (found.get("group"), found.get("kind")) == (CLASS_GROUP, NODE_CLASS)
-
-
-def _is_new(node: Object) -> bool:
-    """It has been made since it was registered, and knows nothing of that."""
-    return REGISTERED_LABEL not in (node["metadata"].get("labels") or {})

@@ -1,15 +1,19 @@
-"""The stations of a NodeClaim: launched, registered, initialised; and what stands in the way of its end. Pure."""
+"""The stations of a NodeClaim: launched, registered, initialised; and why it is given up on the way. Pure.
+
+How its node is emptied at the end is in `termination.decide`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from shoal.fit.resources import amounts, quantities
-from shoal.fit.taints import same, tolerated
+from shoal.fit.taints import same
 from shoal.kinds.karpenter import (
-    DISRUPTED,
-    EXCLUDE_BALANCERS,
+    CLASS_LABEL,
+    CONSISTENT_STATE_FOUND,
+    DO_NOT_SYNC_TAINTS,
     FINALIZER,
     INITIALIZED,
     INITIALIZED_LABEL,
@@ -18,7 +22,10 @@ from shoal.kinds.karpenter import (
     READY,
     REGISTERED,
     REGISTERED_LABEL,
+    TERMINATION_TIME,
     UNREGISTERED,
+    annotation,
+    class_ref,
     is_ephemeral,
     is_going,
     reference,
@@ -27,14 +34,16 @@ from shoal.kinds.karpenter import (
 from shoal.objects.conditions import condition_is, get_condition, set_condition
 from shoal.objects.duration import parse_time
 from shoal.provision.cloudprovider import Instance
-from shoal.provision.pods import is_of_the_node
 
 Object = dict[str, Any]
 
 LAUNCH_SECONDS, REGISTRATION_SECONDS = 5 * 60.0, 15 * 60.0
-STUCK_SECONDS = 60.0
-"""A pod that has been going for so long past its grace is not waited for."""
-_DEPENDENTS = (LAUNCHED, REGISTERED, INITIALIZED)
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+"""Between tries to launch."""
+LONGEST_MESSAGE = 300
+SHARE_EXPECTED = 0.9
+"""A node with less than this share of what was bought is not what was bought."""
+_STATIONS = (LAUNCHED, REGISTERED, INITIALIZED)
 _NOT_INHERITED = ("kubectl.kubernetes.io/last-applied-configuration", "shoal.dev/cluster")
 
 
@@ -50,23 +59,29 @@ def with_condition(claim: Object, condition: str, status: str, now: str, reason:
         observed_generation=generation,
         now=now,
     )
-    if condition not in _DEPENDENTS:
+    if condition not in _STATIONS:
         return found
-    missing = [each for each in _DEPENDENTS if not condition_is(found, each)]
+    missing = [each for each in _STATIONS if not condition_is(found, each)]
     told = [f"{each}={(get_condition(found, each) or {}).get('status', 'Unknown')}" for each in missing]
+    failed = any(each.endswith("=False") for each in told)
     return set_condition(
         found,
         READY,
-        "False" if any(each.endswith("=False") for each in told) else "Unknown" if told else "True",
-        reason="UnhealthyDependents" if any(each.endswith("=False") for each in told) else _ready_reason(told),
+        "False" if failed else "Unknown" if told else "True",
+        reason="UnhealthyDependents" if failed else "ReconcilingDependents" if told else READY,
         message=", ".join(told),
         observed_generation=generation,
         now=now,
     )
 
 
-def _ready_reason(told: list[str]) -> str:
-    return "ReconcilingDependents" if told else READY
+def launch_pause(failures: int) -> float:
+    """Seconds until the next try, after so many that failed."""
+    return min(FIRST_PAUSE * float(2 ** min(failures - 1, 10)), LONGEST_PAUSE)
+
+
+def truncated(message: str) -> str:
+    return message if len(message) < LONGEST_MESSAGE else f"{message[:LONGEST_MESSAGE]}..."
 
 
 def launched(claim: Object, instance: Instance, now: str) -> Object:
@@ -77,6 +92,8 @@ def launched(claim: Object, instance: Instance, now: str) -> Object:
         "capacity": quantities(instance.capacity),
         "allocatable": quantities(instance.allocatable),
     }
+    if instance.image:
+        status["imageID"] = instance.image
     return with_condition({**claim, "status": status}, LAUNCHED, "True", now)
 
 
@@ -86,34 +103,66 @@ def launch_labels(claim: Object, instance: Instance) -> dict[str, str]:
     return {key: value for key, value in instance.labels.items() if key not in has}
 
 
-def is_overdue(claim: Object, now: float) -> str:
+def is_lost(claim: Object, instance: Instance | None, node: Object | None) -> bool:
+    """Its machine is gone, or going for good.
+
+    While a node is Ready, its kubelet runs on some machine, whatever the provider says.
+    """
+    if not condition_is(claim, LAUNCHED):
+        return False
+    if instance is None:
+        return node is None or not condition_is(node, READY)
+    return instance.going
+
+
+def overdue(claim: Object, now: float) -> str:
     """Why it is given up: it has been waiting for too long. Empty: it has not."""
-    age = now - (parse_time(claim["metadata"].get("creationTimestamp")) or now)
-    if not condition_is(claim, LAUNCHED) and age >= LAUNCH_SECONDS:
-        return "launch"
-    if not condition_is(claim, REGISTERED) and age >= REGISTRATION_SECONDS:
-        return "registration"
+    age = now - _created(claim, now)
+    if not condition_is(claim, LAUNCHED):
+        return "launch_timeout" if age >= LAUNCH_SECONDS else ""
+    if not condition_is(claim, REGISTERED):
+        return "registration_timeout" if age >= REGISTRATION_SECONDS else ""
     return ""
 
 
-def patience(claim: Object, now: float) -> float | None:
-    """Seconds until it may be overdue; None: it is past that."""
-    age = now - (parse_time(claim["metadata"].get("creationTimestamp")) or now)
-    if condition_is(claim, REGISTERED):
-        return None
-    return max(0.0, (REGISTRATION_SECONDS if condition_is(claim, LAUNCHED) else LAUNCH_SECONDS) - age)
+def is_expired(claim: Object, now: float) -> bool:
+    after = seconds(claim["spec"].get("expireAfter"))
+    return after is not None and now >= _created(claim, now) + after
+
+
+def due(claim: Object, now: float) -> float | None:
+    """Seconds until time alone changes something: it is overdue, or expired. None: nothing ever."""
+    created, ends = _created(claim, now), []
+    if not condition_is(claim, REGISTERED):
+        ends.append(created + (REGISTRATION_SECONDS if condition_is(claim, LAUNCHED) else LAUNCH_SECONDS))
+    after = seconds(claim["spec"].get("expireAfter"))
+    if after is not None:
+        ends.append(created + after)
+    return max(0.0, min(ends) - now) if ends else None
+
+
+def _created(claim: Object, now: float) -> float:
+    return parse_time(claim["metadata"].get("creationTimestamp")) or now
+
+
+def lacks_unregistered_taint(node: Object) -> bool:
+    """It came without what keeps pods away until it is registered."""
+    labels, taints = node["metadata"].get("labels") or {}, (node.get("spec") or {}).get("taints") or ()
+    return REGISTERED_LABEL not in labels and not any(taint.get("key") == UNREGISTERED for taint in taints)
 
 
 def registration_patch(claim: Object, node: Object) -> Object | None:
-    """What makes the node the NodeClaim's: labels, annotations, taints, owner. None when it has them."""
+    """What makes the node the NodeClaim's: labels, annotations, taints, owner, finalizer. None when it has them."""
     metadata, spec = node["metadata"], node.get("spec") or {}
-    labels = {**(claim["metadata"].get("labels") or {}), REGISTERED_LABEL: "true"}
+    has = metadata.get("labels") or {}
+    labels = {CLASS_LABEL: class_ref(claim["spec"]).get("name", "")} | (claim["metadata"].get("labels") or {})
+    labels[REGISTERED_LABEL] = "true"
     given = claim["metadata"].get("annotations") or {}
     annotations = {
         key: value for key, value in given.items() if key not in _NOT_INHERITED and "cluster.x-k8s.io" not in key
     }
     patch: Object = {}
-    if missing := _missing(labels, metadata.get("labels")):
+    if missing := _missing(labels, has):
         patch["labels"] = missing
     if missing := _missing(annotations, metadata.get("annotations")):
         patch["annotations"] = missing
@@ -121,20 +170,22 @@ def registration_patch(claim: Object, node: Object) -> Object | None:
     owners = metadata.get("ownerReferences") or []
     if not any(each.get("uid") == owner["uid"] for each in owners):
         patch["ownerReferences"] = [*owners, owner]
-    taints = _registered_taints(
-        claim, spec.get("taints") or [], first=REGISTERED_LABEL not in (metadata.get("labels") or {})
-    )
+    finalizers = metadata.get("finalizers") or []
+    if FINALIZER not in finalizers:
+        patch["finalizers"] = [*finalizers, FINALIZER]
+    own = REGISTERED_LABEL not in has and has.get(DO_NOT_SYNC_TAINTS) != "true"
+    taints = _registered_taints(claim, spec.get("taints") or [], own=own)
     found: Object = {"metadata": patch} if patch else {}
     if taints != (spec.get("taints") or []):
         found["spec"] = {"taints": taints}
     return found or None
 
 
-def _registered_taints(claim: Object, has: list[Object], *, first: bool) -> list[Object]:
+def _registered_taints(claim: Object, has: list[Object], *, own: bool) -> list[Object]:
     """Its own are put on once, with the registration: afterwards they are others' to take off."""
     kept = [taint for taint in has if taint.get("key") != UNREGISTERED]
     spec = claim["spec"]
-    wanted = [*(spec.get("taints") or ()), *(spec.get("startupTaints") or ())] if first else []
+    wanted = [*(spec.get("taints") or ()), *(spec.get("startupTaints") or ())] if own else []
     return [*kept, *(taint for taint in wanted if not any(same(taint, old) for old in kept))]
 
 
@@ -151,8 +202,7 @@ def uninitialized(claim: Object, node: Object) -> tuple[str, str] | None:
         if is_ephemeral(taint):
             return "KnownEphemeralTaintsExist", f'KnownEphemeralTaint "{taint["key"]}:{taint["effect"]}" still exists'
     has = amounts((node.get("status") or {}).get("allocatable"))
-    wanted = amounts((claim["spec"].get("resources") or {}).get("requests"))
-    missing = next((name for name, amount in wanted.items() if amount > 0 and not has.get(name)), None)
+    missing = next((name for name, amount in _requests(claim).items() if amount > 0 and not has.get(name)), None)
     return ("ResourceNotRegistered", f'Resource "{missing}" was requested but not registered') if missing else None
 
 
@@ -162,49 +212,58 @@ def initialized_patch(node: Object) -> Object | None:
     return {"metadata": {"labels": {INITIALIZED_LABEL: "true"}}}
 
 
-def cordon_patch(node: Object) -> Object | None:
-    metadata, taints = node["metadata"], (node.get("spec") or {}).get("taints") or []
-    found: Object = {}
-    if (metadata.get("labels") or {}).get(EXCLUDE_BALANCERS) != "karpenter":
-        found["metadata"] = {"labels": {EXCLUDE_BALANCERS: "karpenter"}}
-    if not any(same(taint, DISRUPTED) for taint in taints):
-        found["spec"] = {"taints": [*taints, DISRUPTED]}
-    return found or None
+def inconsistencies(claim: Object, node: Object) -> list[str]:
+    """How much less the node has than what was bought, of what was asked for."""
+    has = amounts((node.get("status") or {}).get("capacity"))
+    bought = amounts((claim.get("status") or {}).get("capacity"))
+    found = []
+    for name, amount in sorted(_requests(claim).items()):
+        there, expected = has.get(name, 0), bought.get(name, 0)
+        if amount > 0 and expected > 0 and there < SHARE_EXPECTED * expected:
+            said = f"expected {_quantity(name, expected)} of resource {name}, but found {_quantity(name, there)}"
+            found.append(f"{said} ({100 * there / expected:.1f}% of expected)")
+    return found
 
 
-def to_drain(pods: Iterable[Object], now: float) -> list[Object]:
-    """Pods that have to leave before the machine goes: not those of the node itself, nor those that stay on purpose."""
-    return [pod for pod in pods if _has_to_leave(pod, now)]
+def with_consistency(claim: Object, node: Object, now: str) -> Object:
+    """Looked at once it is initialised: before that a node may still be reporting."""
+    if not condition_is(claim, INITIALIZED):
+        return claim
+    if inconsistencies(claim, node):
+        said = ("ConsistencyCheckFailed", "Consistency Check Failed")
+        return with_condition(claim, CONSISTENT_STATE_FOUND, "False", now, *said)
+    return with_condition(claim, CONSISTENT_STATE_FOUND, "True", now)
 
 
-def _has_to_leave(pod: Object, now: float) -> bool:
-    if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed") or is_of_the_node(pod):
-        return False
-    if tolerated(DISRUPTED, (pod.get("spec") or {}).get("tolerations") or ()):
-        return False
-    deadline = parse_time(pod["metadata"].get("deletionTimestamp"))
-    return deadline is None or now < deadline + STUCK_SECONDS
+def termination_time(claim: Object) -> float | None:
+    """When its end no longer waits for anybody; None: it always does."""
+    return parse_time(annotation(claim, TERMINATION_TIME))
 
 
-def out_of_patience(claim: Object, now: float) -> bool:
-    """Whether terminationGracePeriod is over: budgets are no longer asked."""
+def wanted_termination_time(claim: Object) -> float | None:
+    """What the annotation should say and does not; None: it does, or there is nothing to say."""
     grace = seconds(claim["spec"].get("terminationGracePeriod"))
     began = parse_time(claim["metadata"].get("deletionTimestamp"))
-    return grace is not None and began is not None and now >= began + grace
-
-
-def until_out_of_patience(claim: Object, now: float) -> float | None:
-    grace = seconds(claim["spec"].get("terminationGracePeriod"))
-    began = parse_time(claim["metadata"].get("deletionTimestamp"))
-    return None if grace is None or began is None else max(0.0, began + grace - now)
-
-
-def without_finalizer(claim: Object) -> list[str]:
-    return [each for each in claim["metadata"].get("finalizers") or () if each != FINALIZER]
+    if annotation(claim, TERMINATION_TIME) or grace is None or began is None:
+        return None
+    return began + grace
 
 
 def needs_finalizer(claim: Object) -> bool:
     return not is_going(claim) and FINALIZER not in (claim["metadata"].get("finalizers") or ())
+
+
+def without_finalizer(obj: Object) -> list[str]:
+    """Of a NodeClaim or its node."""
+    return [each for each in obj["metadata"].get("finalizers") or () if each != FINALIZER]
+
+
+def _requests(claim: Object) -> Mapping[str, int]:
+    return amounts((claim["spec"].get("resources") or {}).get("requests"))
+
+
+def _quantity(name: str, amount: int) -> str:
+    return quantities({name: amount})[name]
 
 
 def _missing(wanted: Mapping[str, str], has: Mapping[str, str] | None) -> dict[str, str]:

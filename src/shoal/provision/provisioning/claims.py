@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable
 from typing import Any
 
 from shoal.fit.resources import quantities
@@ -10,34 +12,56 @@ from shoal.kinds.karpenter import (
     CLASS_LABEL,
     FINALIZER,
     HASH_VERSION,
+    INITIALIZED,
+    MIN_VALUES_RELAXED,
     NODE_CLAIM,
     NODE_POOL,
     POOL_HASH,
     POOL_HASH_VERSION,
     POOL_LABEL,
+    RESERVATION_ID,
+    WELL_KNOWN,
     class_ref,
+    is_going,
     pool_hash,
     reference,
     template,
     template_labels,
     template_spec,
 )
-from shoal.provision.provisioning.decide import NewClaim
+from shoal.objects.conditions import condition_is
+from shoal.provision.simulation.model import NewClaim
 
 Object = dict[str, Any]
 
-_COPIED = ("nodeClassRef", "taints", "startupTaints", "expireAfter", "terminationGracePeriod")
+_COPIED = ("nodeClassRef", "startupTaints", "expireAfter", "terminationGracePeriod")
+_INSTANCE = WELL_KNOWN | {RESERVATION_ID}
+
+
+def free_name(name: str, known: Callable[[str], Object | None]) -> str:
+    """The name, or another one where a NodeClaim with it has its node already, or is going: the pods it was for want
+    a second one, since others took their place. Empty: it is on its way, and the pods are to wait for it."""
+    while (there := known(name)) is not None:
+        if not is_going(there) and not condition_is(there, INITIALIZED):
+            return ""
+        text = f"{name} {there['metadata']['uid']}"
+        name = f"{name.rpartition('-')[0]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    return name
 
 
 def node_claim(pool: Object, wanted: NewClaim) -> Object:
     spec = template_spec(pool)
-    labels = {**wanted.requirements.labels(), **template_labels(pool)}
+    # What an instance decides, its provider says when there is one.
+    certain = {key: value for key, value in wanted.requirements.labels().items() if key not in _INSTANCE}
+    labels = {**certain, **wanted.labels, **template_labels(pool)}
     labels |= {POOL_LABEL: wanted.pool, CLASS_LABEL: class_ref(spec).get("name", "")}
     annotations = {
         **((template(pool).get("metadata") or {}).get("annotations") or {}),
         POOL_HASH: pool_hash(pool),
         POOL_HASH_VERSION: HASH_VERSION,
+        MIN_VALUES_RELAXED: "true" if wanted.min_values_relaxed else "false",
     }
+    taints = [*(spec.get("taints") or ()), *wanted.taints]
     return {
         "apiVersion": API_VERSION,
         "kind": NODE_CLAIM,
@@ -50,6 +74,7 @@ def node_claim(pool: Object, wanted: NewClaim) -> Object:
         },
         "spec": {
             **{name: spec[name] for name in _COPIED if name in spec},
+            **({"taints": taints} if taints else {}),
             "requirements": wanted.requirements.wire(),
             "resources": {"requests": quantities(wanted.requests)},
         },

@@ -5,21 +5,37 @@ Keys are logical clusters. A cluster without a NodePool is never looked at.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from shoal.client.reflector import Key
 from shoal.clock import Clock
-from shoal.fit.resources import amounts
-from shoal.kinds.karpenter import LAUNCHED, READY, class_ref, is_going, template_spec
+from shoal.kinds.karpenter import LAUNCHED, READY, is_going
 from shoal.objects.conditions import condition_is
 from shoal.objects.errors import AlreadyExists
-from shoal.provision.cloudprovider import CloudProvider, Instance
+from shoal.provision.cloudprovider import CloudProvider
 from shoal.provision.homes import Homes
+from shoal.provision.metrics import (
+    IGNORED_PODS,
+    NODECLAIMS_CREATED,
+    PLAN_BOUND,
+    PLAN_COST,
+    PLAN_GAP_RATIO,
+    PODS_DECISION_SECONDS,
+    QUEUE_DEPTH,
+    SCHEDULING_SECONDS,
+    UNSCHEDULABLE_PODS,
+)
 from shoal.provision.pods import is_provisionable
-from shoal.provision.provisioning.claims import node_claim
-from shoal.provision.provisioning.decide import NewClaim, Plan, Pool, plan
-from shoal.provision.provisioning.places import places, used
+from shoal.provision.provisioning.claims import free_name, node_claim
+from shoal.provision.provisioning.looking import Look
+from shoal.provision.provisioning.planning import Planner
+from shoal.provision.settings import DEFAULT, Settings
+from shoal.provision.simulation.model import NewClaim, Plan, Question
+from shoal.provision.solver.pool import SolverPool
+from shoal.provision.solver.report import Report
 from shoal.provision.telling import ABOUT_CLAIMS, ABOUT_PODS
 from shoal.provision.view import CLAIMS, View
 from shoal.runtime.loop import Later, Loop
@@ -27,12 +43,14 @@ from shoal.runtime.recorder import NORMAL, WARNING, Recorder
 
 Object = dict[str, Any]
 
-IDLE_SECONDS, LONGEST_SECONDS = 0.05, 1.0
-"""A batch ends when no new pod came for the one, or after the other."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
 """After a NodeClaim that got no machine; doubled for each that follows."""
 LOOK_AGAIN_SECONDS = 10.0
 """While pods wait for which nothing could be done."""
+AT_ONCE = 16
+"""NodeClaims that are being written at a time."""
+_WE = "provisioner"
+"""In metrics."""
 
 
 @dataclass(slots=True)
@@ -48,6 +66,8 @@ class _Memory:
 
     promised: dict[str, str] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
+    seen: dict[str, float] = field(default_factory=dict)
+    """When, of those about which nothing is decided yet."""
     look_again: float = 0.0
     failures: int = 0
     """NodeClaims in a row that got no machine."""
@@ -62,18 +82,27 @@ class Provisioning:
         provider: CloudProvider,
         recorder: Recorder,
         clock: Clock,
-        idle: float = IDLE_SECONDS,
-        longest: float = LONGEST_SECONDS,
+        settings: Settings = DEFAULT,
+        pool: SolverPool | None = None,
     ) -> None:
+        """`pool`: where plans for many pods are worked out; without one that is done here."""
         self._homes, self._view, self._provider, self._recorder, self._clock = homes, view, provider, recorder, clock
-        self._idle, self._longest = idle, longest
+        self._idle, self._longest = settings.idle, settings.longest
+        self._look, self._planner = Look(view, provider, settings), Planner(settings.planner, pool)
         self._windows: dict[str, _Window] = {}
         self._memories: dict[str, _Memory] = {}
         self.loop: Loop[str] = Loop("provisioning", clock, self.reconcile)
         view.pods.listen(self._pod)
         view.pools.listen(self._pool)
         view.claims.listen(self._claim)
+        view.overlays.listen(self._overlay)
         provider.listen(self._told)
+
+    def question(self, cluster: str, pods: Iterable[Object] | None = None) -> Question:
+        """All that is known of a cluster's nodes and of what could be bought, for these pods. None: those that wait
+        for a node, and those whose node is going."""
+        memory = self._memories.get(cluster, _Memory())
+        return self._look.question(cluster, self._look.pods(cluster) if pods is None else pods, memory.promised)
 
     def is_promised(self, cluster: str, claim: str, node: str) -> bool:
         """Whether pods are on their way to it."""
@@ -90,12 +119,17 @@ class Provisioning:
         if new is not None and is_provisionable(new):
             if old is None or not is_provisionable(old):
                 self._trigger(key[0], new["metadata"]["uid"])
+                if self._view.pools.of(key[0]):
+                    memory = self._memories.setdefault(key[0], _Memory())
+                    memory.seen.setdefault(new["metadata"]["uid"], self._clock.monotonic())
             return
-        memory = self._memories.get(key[0])
+        known_of = self._memories.get(key[0])
         gone = new or old
-        if memory is not None and gone is not None:
-            memory.promised.pop(gone["metadata"]["uid"], None)
-            memory.refused.pop(gone["metadata"]["uid"], None)
+        if new is not None and old is not None and _node(new) == _node(old) != "":
+            return  # it runs; if its node is going, another one is promised to it
+        if known_of is not None and gone is not None:
+            for known in (known_of.promised, known_of.refused, known_of.seen):
+                known.pop(gone["metadata"]["uid"], None)
 
     def _pool(self, key: Key, old: Object | None, new: Object | None) -> None:
         if new is None:
@@ -103,6 +137,9 @@ class Provisioning:
                 self._memories.pop(key[0], None)
         elif old is None or old.get("spec") != new.get("spec") or condition_is(old, READY) != condition_is(new, READY):
             self._trigger(key[0])
+
+    def _overlay(self, key: Key, old: Object | None, new: Object | None) -> None:
+        self._trigger(key[0])
 
     def _claim(self, key: Key, old: Object | None, new: Object | None) -> None:
         memory = self._memories.get(key[0])
@@ -147,7 +184,7 @@ class Provisioning:
             raise Later("not everything has been listed yet")
         self._windows.pop(cluster, None)
         memory.look_again = 0.0  # should this fail, the next try is not too early
-        pods = self._view.waiting(cluster)
+        pods = self._look.pods(cluster)
         if not pods or not self._view.pools.of(cluster):
             return None
         await self._provision(cluster, pods, memory)
@@ -155,64 +192,92 @@ class Provisioning:
         return LOOK_AGAIN_SECONDS
 
     async def _provision(self, cluster: str, pods: list[Object], memory: _Memory) -> None:
-        found = self._plan(cluster, pods, memory)
-        pools = {pool["metadata"]["name"]: pool for pool in self._view.pools.of(cluster)}
-        for claim in found.claims:
-            await self._create(cluster, pools[claim.pool], claim)
+        start = self._clock.monotonic()
+        QUEUE_DEPTH.set(cluster, len(pods), controller=_WE)
+        question = self.question(cluster, pods)
+        found, report = await self._planner.plan(question)
+        self._measure(cluster, question, found, report, self._clock.monotonic() - start)
+        for claim in await self._buy(cluster, found.claims, report):
             for pod in claim.pods:
                 self._promise(cluster, memory, pod, f"nodeclaim/{claim.name}")
         for pod, kind, name in found.nominations:
             self._promise(cluster, memory, pod, f"{kind.lower()}/{name}")
+        # What found a node meanwhile, or is gone, tells nothing any more: its promise would be kept for ever.
+        still = {pod["metadata"]["uid"] for pod in self._look.pods(cluster)}
+        for uid in [uid for uid in memory.promised if uid not in still]:
+            del memory.promised[uid]
         for pod, reason in found.failures:
+            self._refuse(cluster, memory, pod, reason)
+        for pod, _ in found.waiting:
             memory.promised.pop(pod["metadata"]["uid"], None)
-            if memory.refused.get(pod["metadata"]["uid"]) != reason:
-                memory.refused[pod["metadata"]["uid"]] = reason
-                said = f"Failed to schedule pod, {reason}"
-                self._recorder.record(ABOUT_PODS, cluster, pod, WARNING, "FailedScheduling", said)
+
+    async def _buy(self, cluster: str, claims: Sequence[NewClaim], report: Report | None) -> list[NewClaim]:
+        """As they are called then. While the plan was worked out, the cluster went on: what is no longer wanted is not
+        bought."""
+        pools = {pool["metadata"]["name"]: pool for pool in self._view.pools.of(cluster)}
+        still = {pod["metadata"]["uid"] for pod in self._look.pods(cluster)}
+        wanted = [
+            replace(claim, name=name)
+            for claim in claims
+            if claim.pool in pools and any(pod["metadata"]["uid"] in still for pod in claim.pods)
+            if (name := free_name(claim.name, lambda name: self._view.claims.get(cluster, name)))
+        ]
+        for start in range(0, len(wanted), AT_ONCE):
+            batch = wanted[start : start + AT_ONCE]
+            some = [self._create(cluster, pools[claim.pool], claim, report) for claim in batch]
+            for answer in await asyncio.gather(*some, return_exceptions=True):
+                if answer is not None:
+                    raise answer
+        return wanted
+
+    def _measure(self, cluster: str, question: Question, found: Plan, report: Report | None, seconds: float) -> None:
+        QUEUE_DEPTH.set(cluster, 0, controller=_WE)
+        SCHEDULING_SECONDS.observe(cluster, seconds, controller=_WE)
+        UNSCHEDULABLE_PODS.set(cluster, len(found.failures), controller=_WE)
+        IGNORED_PODS.set(cluster, len(question.problems))
+        if found.claims:
+            PLAN_COST.set(cluster, found.cost)
+            PLAN_BOUND.set(cluster, report.bound if report is not None else 0.0)
+            PLAN_GAP_RATIO.set(cluster, report.gap if report is not None else 0.0)
+
+    def _refuse(self, cluster: str, memory: _Memory, pod: Object, reason: str) -> None:
+        uid = pod["metadata"]["uid"]
+        memory.promised.pop(uid, None)
+        if not is_provisionable(pod):
+            return  # it still runs where it is
+        self._decided(cluster, memory, uid)
+        if memory.refused.get(uid) != reason:
+            memory.refused[uid] = reason
+            said = f"Failed to schedule pod, {reason}"
+            self._recorder.record(ABOUT_PODS, cluster, pod, WARNING, "FailedScheduling", said)
+
+    def _decided(self, cluster: str, memory: _Memory, uid: str) -> None:
+        since = memory.seen.pop(uid, None)
+        if since is not None:
+            PODS_DECISION_SECONDS.observe(cluster, self._clock.monotonic() - since)
 
     def _promise(self, cluster: str, memory: _Memory, pod: Object, place: str) -> None:
         uid, name = pod["metadata"]["uid"], place.partition("/")[2]
         memory.refused.pop(uid, None)
+        self._decided(cluster, memory, uid)
         if uid not in memory.promised:
             said = f"Pod should schedule on: {place}"
             self._recorder.record(ABOUT_PODS, cluster, pod, NORMAL, "Nominated", said)
         memory.promised[uid] = name
 
-    def _plan(self, cluster: str, pods: list[Object], memory: _Memory) -> Plan:
-        view = self._view
-        claims, daemons = view.claims.of(cluster), view.daemon_sets.of(cluster)
-        foreseen: dict[str, Instance] = {}
-        for claim in claims:
-            instance = self._provider.foresee(cluster, claim)
-            if instance is not None:
-                foreseen[claim["metadata"]["name"]] = instance
-        found = places(
-            view.nodes.of(cluster),
-            claims,
-            foreseen,
-            daemons,
-            lambda node: view.pods_on(cluster, node),
-            view.requests,
-        )
-        return plan(pods, found, self._pools(cluster, claims, foreseen), daemons, memory.promised)
-
-    def _pools(self, cluster: str, claims: list[Object], foreseen: dict[str, Instance]) -> list[Pool]:
-        found = []
-        for pool in self._view.pools.of(cluster):
-            if is_going(pool) or not condition_is(pool, READY):
-                continue
-            node_class = self._view.classes.get(cluster, class_ref(template_spec(pool)).get("name", ""))
-            types = self._provider.instance_types(cluster, node_class) if node_class is not None else []
-            limits = amounts((pool.get("spec") or {}).get("limits"))
-            found.append(Pool(pool, types, used(claims, pool["metadata"]["name"], foreseen), limits))
-        return found
-
-    async def _create(self, cluster: str, pool: Object, wanted: NewClaim) -> None:
+    async def _create(self, cluster: str, pool: Object, wanted: NewClaim, report: Report | None) -> None:
         try:
             made = await self._homes.client(cluster).create(CLAIMS, node_claim(pool, wanted))
         except AlreadyExists:
             return  # made by an earlier look that was cut short, or one of the same name is just going
         self._view.claims.learn(cluster, made)
+        relaxed = "true" if wanted.min_values_relaxed else "false"
+        NODECLAIMS_CREATED.inc(cluster, reason="provisioned", nodepool=wanted.pool, min_values_relaxed=relaxed)
         asked = ", ".join(f"{key} {value}" for key, value in sorted(made["spec"]["resources"]["requests"].items()))
         said = f"Wanted for {len(wanted.pods)} pod(s) ({asked}), {wanted.types[0]} at {wanted.price:g} an hour"
+        said += f"; planned with it: {report.text}" if report is not None else ""
         self._recorder.record(ABOUT_CLAIMS, cluster, made, NORMAL, "Created", said)
+
+
+def _node(pod: Object) -> str:
+    return str((pod.get("spec") or {}).get("nodeName") or "")

@@ -28,12 +28,12 @@ class Copying:
     def forget(self, work: Work) -> None:
         self._settled.pop(work, None)
 
-    async def look(self, work: Work, namespace: str) -> Object | None:
-        """None only where the cluster said by name that there is none."""
+    async def look(self, work: Work, namespace: str, name: str) -> Object | None:
+        """By what it is called there. None only where the cluster said by name that there is none."""
         try:
-            return await self._client.get(work.synced.resource, work.name, namespace)
+            return await self._client.get(work.synced.resource, name, namespace)
         except NotFound as error:
-            if (error.kind, error.name) == (work.synced.api.plural, work.name):
+            if (error.kind, error.name) == (work.synced.api.plural, name):
                 return None
             if await discover(self._client, work.synced.api.plural, work.synced.api.group) is None:
                 return None  # it answers and has no such kind
@@ -63,9 +63,9 @@ class Copying:
         body = {**wanted, "metadata": {**wanted["metadata"], "uid": expected}}
         return await self._client.apply(work.synced.resource, body, MANAGER)
 
-    async def delete(self, work: Work, namespace: str, uid: str) -> None:
+    async def delete(self, work: Work, namespace: str, name: str, uid: str) -> None:
         try:
-            await self._client.delete(work.synced.resource, work.name, namespace, uid=uid)
+            await self._client.delete(work.synced.resource, name, namespace, uid=uid, cascade=True)
         except NotFound:
             return
         except Conflict:

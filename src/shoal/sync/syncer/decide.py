@@ -14,7 +14,15 @@ from typing import Any
 import orjson
 
 from shoal.kinds import workload
-from shoal.sync.syncer.travelling import NEEDED_BY, SYNCED_DIGEST, SYNCED_FROM, refusal, travelling
+from shoal.sync.syncer.travelling import (
+    NEEDED_BY,
+    SYNCED_DIGEST,
+    SYNCED_FROM,
+    SYNCED_NAME,
+    object_named,
+    refusal,
+    travelling,
+)
 
 Object = dict[str, Any]
 
@@ -36,6 +44,8 @@ class Target:
     """Of the copy; empty: the same as on the hub, or none."""
     adopted: str = ""
     """Another hub, whose copies are ours to take over."""
+    name: str = ""
+    """Of the copy; empty: the same as on the hub."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +62,8 @@ class Plan:
     status: Object | None = None
     """For the object on the hub; None where it has it."""
     problem: str = ""
+    rival: bool = False
+    """The problem is that the copy of another object has its name."""
     orphan: bool = False
 
 
@@ -66,6 +78,9 @@ def plan(target: Target, obj: Object | None, copy: Object | None, settled: str =
     problem = refusal(obj, target.plural) or _taken(target, obj, copy)
     if problem:
         return Plan(problem=problem)
+    if copy is not None and _is_anothers(target, obj, copy) and not needing_kinds(copy):
+        name = copy["metadata"]["name"]
+        return Plan(problem=f"{target.cluster} has the copy of {object_named(copy)} by the name {name}", rival=True)
     if copy is not None and "deletionTimestamp" in copy["metadata"]:
         return Plan(hold=not held, wait=True)
     wanted = copy_of(target, obj)
@@ -85,6 +100,8 @@ def plan_needed(
     problem = refusal(obj, target.plural) or _taken(target, obj, copy)
     if problem:
         return Plan(problem=problem, release=release)
+    if copy is not None and _is_anothers(target, obj, copy):
+        return Plan(release=release)  # something is there for itself by the name that is needed
     if copy is not None and "deletionTimestamp" in copy["metadata"]:
         return Plan(wait=True)
     kinds = set(needed_by) | needing_kinds(copy)
@@ -141,6 +158,9 @@ def copy_of(target: Target, obj: Object, needed_by: str = "") -> Object:
     metadata = obj["metadata"]
     made = travelling(target.api_version, target.kind, obj)
     about = made["metadata"]
+    if target.name and target.name != metadata["name"]:
+        about["name"] = target.name
+        about["annotations"] = {**about["annotations"], SYNCED_NAME: metadata["name"]}
     if "namespace" in metadata:
         about["namespace"] = target.namespace or metadata["namespace"]
     about["labels"] = {**about["labels"], workload.ASSIGNED: target.cluster}
@@ -184,10 +204,16 @@ def _taken(target: Target, obj: Object, copy: Object | None) -> str:
         return ""
     if (obj["metadata"].get("annotations") or {}).get(workload.FORCE) == "true":
         return ""
+    named = f"named {target.name}" if target.name and target.name != obj["metadata"]["name"] else "of this name"
     return (
-        f"{target.cluster} has an object of this name that does not come from this hub; "
+        f"{target.cluster} has an object {named} that does not come from this hub; "
         f"annotate this one {workload.FORCE}=true to take it over"
     )
+
+
+def _is_anothers(target: Target, obj: Object, copy: Object) -> bool:
+    """Whether it was made of another object of a hub whose copies are ours."""
+    return origin_of(copy)[0] in {target.hub, target.adopted} - {""} and object_named(copy) != obj["metadata"]["name"]
 
 
 def _status(target: Target, obj: Object, copy: Object) -> Object | None:

@@ -16,13 +16,15 @@ from shoal.objects.errors import Conflict, Forbidden, NotFound, StatusError, Too
 from shoal.runtime.loop import Later
 from shoal.runtime.queue import WorkQueue
 from shoal.sync.syncer.copying import Copying
-from shoal.sync.syncer.decide import Plan, Target, needing_kinds, plan, plan_needed, plan_unneeded
+from shoal.sync.syncer.decide import Plan, Target, is_ours, needing_kinds, plan, plan_needed, plan_unneeded
 from shoal.sync.syncer.guard import WINDOW_SECONDS, Guard
 from shoal.sync.syncer.hub import Hub, Synced, Work
 from shoal.sync.syncer.hubwrites import HubWrites
+from shoal.sync.syncer.names import Names
 from shoal.sync.syncer.namespaces import Namespaces
 from shoal.sync.syncer.references import Ref, References, can_be_needed
 from shoal.sync.syncer.telling import Ledgers
+from shoal.sync.syncer.travelling import object_named
 
 Object = dict[str, Any]
 Passing = (TooManyRequests, NotFound, Conflict)
@@ -40,14 +42,15 @@ class Duties:
         writes: HubWrites,
         copying: Copying,
         namespaces: Namespaces,
+        names: Names,
         copies: Mapping[Synced, Reflector],
         queue: WorkQueue[Work | str],
         ledgers: Ledgers,
         clock: Clock,
     ) -> None:
         self.name, self.hub_id, self._hub, self._writes = cluster, hub_id, hub, writes
-        self._copying, self._namespaces, self._copies, self._queue = copying, namespaces, copies, queue
-        self._say = ledgers
+        self._copying, self._namespaces, self._names, self._copies = copying, namespaces, names, copies
+        self._queue, self._say = queue, ledgers
         self.guard = Guard(clock)
         self.adopted = ""
         """Another hub whose copies are taken over."""
@@ -59,34 +62,58 @@ class Duties:
         if reflector is None:
             return  # the kind is not offered there, or no longer
         namespace = await self._namespaces.name_of(work.namespace) if work.namespace else ""
-        copy = reflector.objects.get(("", namespace, work.name))
         api, obj = work.synced.api, self._hub.seen(work)
-        target = Target(
-            *(self.name, self.hub_id, api.group_version, work.synced.kind, work.synced.status),
-            *(api.plural, namespace, self.adopted),
-        )
         needed_by: set[str] = set()
         if can_be_needed(api.plural, api.group) and (obj is None or workload.assigned_to(obj) != self.name):
             needed_by = self._hub.references.kinds(self.name, Ref(api.plural, work.namespace, work.name))
+        target = self._target(work, namespace, obj)
+        copy = reflector.objects.get(("", namespace, target.name))
         if obj is None and copy is not None and needing_kinds(copy) and not needed_by:
             await self._drop_unneeded(work, target, copy)
             return
         if obj is None:
             obj = await self._fresh(work)
+            target = self._target(work, namespace, obj)
+            copy = reflector.objects.get(("", namespace, target.name))
+        if obj is None and copy is not None and is_ours(copy, self.hub_id) and object_named(copy) != work.name:
+            copy = None  # another object's, by this one's name
+        with self._names.in_hand(work, namespace, target.name):
+            await self._bring(work, target, obj, copy, needed_by, reflector)
+
+    def _target(self, work: Work, namespace: str, obj: Object | None) -> Target:
+        api = work.synced.api
+        return Target(
+            *(self.name, self.hub_id, api.group_version, work.synced.kind, work.synced.status),
+            *(api.plural, namespace, self.adopted, self._names.of(work, namespace, obj)),
+        )
+
+    async def _bring(
+        self,
+        work: Work,
+        target: Target,
+        obj: Object | None,
+        copy: Object | None,
+        needed_by: set[str],
+        reflector: Reflector,
+    ) -> None:
         concerned = obj is not None and _concerns(obj, self.name)
         if (copy is None and (concerned or (needed_by and obj is not None))) or (obj is None and copy is not None):
-            copy = await self._copying.look(work, namespace)
+            copy = await self._copying.look(work, target.namespace, target.name)
         if needed_by:
             todo = plan_needed(target, obj, copy, needed_by, self._copying.settled(work))
             if obj is not None:
                 await self._carry_out(work, target, obj, copy, todo)
-        else:
-            todo = plan(target, obj, copy, self._copying.settled(work))
-            self._say.orphans.note(work, work.title if todo.orphan else "")
-            if copy is None and not concerned:
-                self._forget(work)  # nothing more of it here: perhaps of nothing else either
-            if obj is not None:
-                await self._carry_out(work, target, obj, copy, todo)
+            return
+        todo = plan(target, obj, copy, self._copying.settled(work))
+        if todo.apply is not None and target.name != work.name and not reflector.synced:
+            raise Later("its copy may be there by another name: they are not listed yet")
+        if todo.rival:
+            self._names.waits(work, target.namespace, target.name)
+        self._say.orphans.note(work, work.title if todo.orphan else "")
+        if copy is None and not concerned:
+            self._forget(work)  # nothing more of it here: perhaps of nothing else either
+        if obj is not None:
+            await self._carry_out(work, target, obj, copy, todo)
 
     async def _fresh(self, work: Work) -> Object | None:
         """None: it is not there, or not for this syncer's eyes; which is never a reason to delete anything."""
@@ -176,7 +203,7 @@ class Duties:
             raise Later("the hub's store is another one: nothing is deleted")
         self._say.held.note(work, "")
         self.guard.deleted()
-        await self._copying.delete(work, target.namespace, uid)
+        await self._copying.delete(work, target.namespace, target.name, uid)
         return True
 
 

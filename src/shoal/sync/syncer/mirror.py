@@ -22,6 +22,7 @@ from shoal.runtime.recorder import EVENTS
 from shoal.sync.syncer.decide import is_ours
 from shoal.sync.syncer.hub import Hub, Synced, Work
 from shoal.sync.syncer.namespaces import Namespaces
+from shoal.sync.syncer.travelling import object_named
 
 log = logging.getLogger("shoal.sync")
 
@@ -109,16 +110,17 @@ class Mirror:
 
     def _subject(self, involved: Object) -> tuple[Work, Object] | None:
         namespace, kind, name = involved.get("namespace", ""), involved.get("kind"), str(involved.get("name", ""))
-        best: tuple[Work, Object] | None = None
+        best, length = None, 0
         for synced, reflector in self._copies.items():
             for candidate in [name] if synced.kind == kind else _makers(name) if kind in MADE else ():
                 copy = reflector.objects.get(("", namespace, candidate))
                 if copy is None or not is_ours(copy, self._hub_id) or "spec" not in copy:
                     continue
-                work = Work(synced, self._namespaces.hub_name(namespace) if namespace else "", candidate)
+                there = self._namespaces.hub_name(namespace) if namespace else ""
+                work = Work(synced, there, object_named(copy))
                 obj = self._hub.seen(work)
-                if obj is not None and (best is None or len(candidate) > len(best[0].name)):
-                    best = work, obj
+                if obj is not None and len(candidate) > length:
+                    best, length = (work, obj), len(candidate)
         return best
 
     async def _write(self, shown: Object) -> None:

@@ -17,6 +17,7 @@ from shoal.objects.selectors import LabelSelector, from_label_selector
 from shoal.sync.syncer.decide import is_ours
 from shoal.sync.syncer.hub import Synced, Work
 from shoal.sync.syncer.namespaces import Namespaces
+from shoal.sync.syncer.travelling import object_named
 
 Object = dict[str, Any]
 
@@ -91,7 +92,8 @@ class Pending:
                 if not {"matchLabels", "matchExpressions"} & selector.keys():
                     continue
                 try:
-                    yield Work(synced, self._namespaces.hub_name(namespace), key[2]), from_label_selector(selector)
+                    work = Work(synced, self._namespaces.hub_name(namespace), object_named(copy))
+                    yield work, from_label_selector(selector)
                 except BadRequest:
                     continue
 

@@ -24,6 +24,7 @@ from shoal.sync.resources import PODS
 from shoal.sync.syncer.decide import is_ours
 from shoal.sync.syncer.hub import Hub, Synced, Work, unmanaged
 from shoal.sync.syncer.namespaces import Namespaces
+from shoal.sync.syncer.travelling import object_named
 
 log = logging.getLogger("shoal.sync")
 
@@ -141,7 +142,7 @@ class PodMirror:
                 continue
             if copy["metadata"]["uid"] != owner["uid"] if direct else not _selects(copy, metadata.get("labels") or {}):
                 continue
-            work = Work(synced, self._namespaces.hub_name(namespace), name)
+            work = Work(synced, self._namespaces.hub_name(namespace), object_named(copy))
             obj = self._hub.seen(work)
             if obj is not None and workload.assigned_to(obj) == self._cluster:
                 return work, obj

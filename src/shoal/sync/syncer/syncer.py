@@ -30,6 +30,7 @@ from shoal.sync.syncer.health import Health
 from shoal.sync.syncer.hub import Hub, Synced, Work, unmanaged
 from shoal.sync.syncer.hubwrites import HubWrites
 from shoal.sync.syncer.mirror import Mirror
+from shoal.sync.syncer.names import Names
 from shoal.sync.syncer.namespaces import Namespaces
 from shoal.sync.syncer.pending import Pending
 from shoal.sync.syncer.podmirror import PodMirror
@@ -73,10 +74,12 @@ class Syncer:
         self._namespaces = Namespaces(sides.client, clock, self.name, sides.hub_id)
         self._copies: dict[Synced, Reflector] = {}
         self._watches: dict[Synced, asyncio.Task[None]] = {}
+        self._names = Names(sides.hub_id, self._copies)
         self._say = telling.Ledgers(self.report_soon)
+        copying = Copying(sides.client, self._namespaces)
         self._duties = Duties(
-            *(self.name, sides.hub_id, sides.hub, sides.writes, Copying(sides.client, self._namespaces)),
-            *(self._namespaces, self._copies, self._loop.queue, self._say, clock),
+            *(self.name, sides.hub_id, sides.hub, sides.writes, copying, self._namespaces, self._names, self._copies),
+            *(self._loop.queue, self._say, clock),
         )
         self._duties.guard.stopped = condition_is(cluster, telling.DELETIONS_HELD)
         self._pending = Pending(sides.client, clock, sides.hub_id, self._namespaces, self._copies, self._count)
@@ -145,11 +148,16 @@ class Syncer:
 
     def _reflector(self, synced: Synced) -> Reflector:
         def changed(key: Key, obj: Object | None) -> None:
-            work = Work(synced, self._namespaces.hub_name(key[1]) if key[1] else "", key[2])
+            name = self._names.saw(synced, key, obj)
+            work = Work(synced, self._namespaces.hub_name(key[1]) if key[1] else "", name)
             self._seen(work, obj)
             self._loop.queue.add(work)
-            if obj is None and key[1]:
-                self._loop.queue.add(work.namespace)
+            if obj is None:
+                # The name is free: for whom waits for it, and for what others need by that name.
+                for each in {work._replace(name=key[2]), *self._names.waiting(synced, key)}:
+                    self._loop.queue.add(each)
+                if key[1]:
+                    self._loop.queue.add(work.namespace)
 
         def listed() -> None:
             for work in self._hub.meant_for(self.name, synced):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from shoal.kinds import workload
+from shoal.kinds.leaves import DOWNSTREAM_NAME, OWN
 
 Object = dict[str, Any]
 
@@ -15,6 +16,8 @@ SYNCED_DIGEST = "shoal.dev/synced-digest"
 """Annotation of a copy: what it was made of."""
 NEEDED_BY = "shoal.dev/needed-by"
 """Annotation of a copy that is there only because others name it: the kinds of those others."""
+SYNCED_NAME = "shoal.dev/synced-name"
+"""Annotation of a copy that is called otherwise than its object on the hub: the name of that."""
 TOKEN_TYPE = "kubernetes.io/service-account-token"
 
 _STAYS = {
@@ -25,7 +28,9 @@ _STAYS = {
         SYNCED_FROM,
         SYNCED_DIGEST,
         NEEDED_BY,
+        SYNCED_NAME,
         "shoal.dev/cluster",
+        *OWN,
     ),
     *("kubectl.kubernetes.io/last-applied-configuration", "deployment.kubernetes.io/revision"),
     *("pv.kubernetes.io/bind-completed", "pv.kubernetes.io/bound-by-controller"),
@@ -51,6 +56,20 @@ def travelling(api_version: str, kind: str, obj: Object) -> Object:
     return clean(made) if clean is not None else made
 
 
+def called(obj: Object) -> str:
+    """What an object of the hub is to be called in its cluster; one that is only needed there has its own name."""
+    name: str = obj["metadata"]["name"]
+    if not workload.assigned_to(obj) and not workload.syncer_finalizers(obj):
+        return name
+    return (obj["metadata"].get("annotations") or {}).get(DOWNSTREAM_NAME) or name
+
+
+def object_named(copy: Object) -> str:
+    """What the object is called on the hub that a copy was made of."""
+    name: str = copy["metadata"]["name"]
+    return (copy["metadata"].get("annotations") or {}).get(SYNCED_NAME) or name
+
+
 def refusal(obj: Object, plural: str) -> str:
     """Why an object does not travel at all; empty: it does."""
     metadata = obj["metadata"]
@@ -58,7 +77,7 @@ def refusal(obj: Object, plural: str) -> str:
         return "the tokens of this hub's service accounts do not travel"
     if metadata.get("namespace") in workload.HOME_ONLY:
         return f"objects of the namespace {metadata['namespace']} do not travel"
-    if (plural, metadata["name"]) == ("configmaps", "kube-root-ca.crt"):
+    if plural == "configmaps" and "kube-root-ca.crt" in (metadata["name"], called(obj)):
         return "every cluster has an authority of its own: this one does not travel"
     return ""
 

@@ -1,0 +1,40 @@
+"""One look at many waiting pods, in a process of its own: `python -m bench.provision_speed PODS TYPES PLANNER`.
+
+Prints seconds, nodes, pods without one, and the most memory that the process ever had.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+
+import orjson
+
+from bench.provision_loads import diverse, question
+from shoal.provision.simulation.rule import simulate
+from shoal.provision.simulator.fake import increasing
+from shoal.provision.solver.pool import ITERATIONS, SECONDS
+from shoal.provision.solver.worker import improve
+
+
+def main() -> None:
+    count, types, planner = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    asked = question(diverse(count), increasing(types))
+    began = time.perf_counter()
+    plan = simulate(asked)
+    if planner == "optimal":
+        plan, _ = improve(asked, plan, ITERATIONS, SECONDS)
+    seconds = time.perf_counter() - began
+    found = {
+        "seconds": seconds,
+        "nodes": len(plan.claims),
+        "cost": plan.cost,
+        "failures": len(plan.failures),
+        "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+    print(orjson.dumps(found).decode())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,172 @@
+"""`shoal provisioner`: nodes for one cluster of any API server, from Machines that are on it or on another.
+
+Of several such processes one acts, the holder of a Lease in the cluster. A Shoal server does this for the clusters it
+hosts by itself: it is refused here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from shoal.assemble.controllers import NotServed, served
+from shoal.assemble.health import Health
+from shoal.assemble.process import serve
+from shoal.assemble.running import run_all
+from shoal.assemble.syncer import inside
+from shoal.capi.resources import CLUSTERS
+from shoal.client.kubeconfig import load
+from shoal.client.requests import Client, Kind
+from shoal.clock import Clock, SystemClock
+from shoal.kinds.own import definition_texts
+from shoal.objects.errors import AlreadyExists, NotFound, ShoalError, StoreError
+from shoal.provision.clusterapi.provider import DEPLOYMENTS, MACHINES
+from shoal.provision.homes import Homes, OneHome
+from shoal.provision.loops import Runnable, provision_loops
+from shoal.provision.metrics import render
+from shoal.provision.settings import PLANNERS, Settings
+from shoal.provision.simulation.model import BEST_EFFORT, IGNORE, RESPECT, STRICT
+from shoal.provision.view import CLAIMS, CLASSES, OVERLAYS, POOLS
+from shoal.runtime.lease import Lease
+
+__all__ = ["BEST_EFFORT", "IGNORE", "PLANNERS", "RESPECT", "STRICT", "NotServed", "Settings"]
+
+AGENT = "shoal-provisioner"
+DEFINITIONS = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    namespace: str
+    name: str
+    """Of the Cluster API Cluster whose Machines become the nodes."""
+    settings: Settings = field(default_factory=Settings)
+    install: bool = False
+    """Definitions that the cluster lacks are created."""
+    leader_elect: bool = True
+    lease_namespace: str = "kube-system"
+    health: tuple[str, int] | None = None
+    """Where /healthz, /readyz and /metrics are."""
+
+
+class NoCluster(ShoalError):
+    def __init__(self, namespace: str, name: str) -> None:
+        super().__init__(f"there is no Cluster {namespace}/{name} where the Machines are")
+
+
+class OfShoal(ShoalError):
+    hint = "apply a NodePool there; nothing else is to be started"
+
+    def __init__(self) -> None:
+        super().__init__("a Shoal server provisions for the clusters it hosts itself")
+
+
+class Provisioner:
+    """Running from `start` until `stop`."""
+
+    def __init__(self, clients: list[Client]) -> None:
+        self._clients = clients
+        self.lease: Lease | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._health: Health | None = None
+        self.health_port = 0
+        self.failure: asyncio.Future[StoreError] = asyncio.get_running_loop().create_future()
+        """There is no store to lose here."""
+
+    @classmethod
+    async def start(cls, hosted: Client, management: Client, wanted: Wanted, clock: Clock | None = None) -> Provisioner:
+        """`hosted` sees pods and nodes, `management` Machines; they may be one. Both are closed by `stop`."""
+        clock = clock or SystemClock()
+        running = cls([hosted] if hosted is management else [hosted, management])
+        for client in running._clients:
+            client.copies = {}
+        if wanted.install:
+            await install(hosted)
+        for kind in (POOLS, CLAIMS, CLASSES, OVERLAYS):
+            await served(hosted, kind, clock)
+        for kind in (DEPLOYMENTS, MACHINES):
+            await served(management, kind, clock)
+        try:
+            await management.get(CLUSTERS, wanted.name, wanted.namespace)
+        except NotFound:
+            raise NoCluster(wanted.namespace, wanted.name) from None
+        running._begin(OneHome(hosted, management, wanted.namespace, wanted.name), wanted, clock)
+        if wanted.health is not None:
+            running._health = Health(running._leading, render)
+            running.health_port = await running._health.start(*wanted.health)
+        return running
+
+    def _begin(self, homes: Homes, wanted: Wanted, clock: Clock) -> None:
+        def loops() -> list[Runnable]:
+            return provision_loops(homes.hosted, clock, homes, wanted.settings)
+
+        async def run() -> None:
+            await run_all(loops, clock)
+
+        if not wanted.leader_elect:
+            self._task = asyncio.create_task(run(), name="provisioner")
+            return
+        identity = f"{socket.gethostname()}_{secrets.token_hex(8)}"
+        self.lease = Lease(homes.hosted, clock, wanted.lease_namespace, AGENT, identity)
+        self._task = asyncio.create_task(self.lease.run(run), name="lease of provisioner")
+
+    def _leading(self) -> dict[str, bool]:
+        return {} if self.lease is None else {AGENT: self.lease.holds}
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self._health is not None:
+            await self._health.stop()
+        for client in self._clients:
+            await client.close()
+
+
+async def install(client: Client) -> None:
+    """The definitions that are not there yet; those that are may be another's, and newer."""
+    for text in definition_texts("cluster"):
+        with suppress(AlreadyExists):
+            await client.create(DEFINITIONS, yaml.safe_load(text))
+
+
+async def refuse_shoal(*clients: Client) -> None:
+    """Two that buy for one cluster undo each other's work."""
+    for client in clients:
+        version = await client.call("GET", "/version")
+        if "+shoal" in str(version.get("gitVersion")):
+            raise OfShoal
+
+
+def run_provisioner(
+    kubeconfig: Path | None,
+    context: str,
+    machines: Path | None,
+    machines_context: str,
+    wanted: Wanted,
+    ready: Callable[[], None],
+) -> None:
+    """Until SIGTERM or SIGINT. Without a kubeconfig, the cluster this process runs in; without one for the Machines,
+    they are in the same."""
+
+    async def start() -> Provisioner:
+        hosted = load(kubeconfig, context, agent=AGENT) if kubeconfig is not None else inside()
+        management = load(machines, machines_context, agent=AGENT) if machines is not None else hosted
+        try:
+            await refuse_shoal(hosted, management)
+            running = await Provisioner.start(hosted, management, wanted)
+        except BaseException:
+            await hosted.close()
+            await management.close()
+            raise
+        ready()
+        return running
+
+    serve(start)

@@ -1,0 +1,155 @@
+"""`shoal provisioner`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from shoal.assemble.provisioner import (
+    BEST_EFFORT,
+    IGNORE,
+    PLANNERS,
+    RESPECT,
+    STRICT,
+    NotServed,
+    Settings,
+    Wanted,
+    run_provisioner,
+)
+from shoal.cli.asking import AskingError
+from shoal.cli.controllers import address
+from shoal.client.transport import Unreachable
+from shoal.kinds.karpenter import seconds
+from shoal.objects.errors import Forbidden, Unauthorized
+
+FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+GATES = {"NodeRepair": "node_repair", "SpotToSpotConsolidation": "spot_to_spot"}
+"""Of Karpenter's feature gates those that are to choose here; NodeOverlay and ReservedCapacity are always on."""
+
+
+def duration(context: click.Context, option: click.Parameter, value: str) -> float:
+    found = seconds(value)
+    if found is None:
+        raise click.BadParameter(f"{value}: give a duration, such as 1s or 500ms")
+    return found
+
+
+def cluster_name(context: click.Context, option: click.Parameter, value: str) -> tuple[str, str]:
+    namespace, slash, name = value.partition("/")
+    if not slash or not namespace or not name or "/" in name:
+        raise click.BadParameter(f"{value}: give NAMESPACE/NAME")
+    return namespace, name
+
+
+def gates(context: click.Context, option: click.Parameter, value: str) -> dict[str, bool]:
+    """As upstream writes them: NodeRepair=true,SpotToSpotConsolidation=true."""
+    found = {}
+    for each in filter(None, value.split(",")):
+        name, _, said = each.strip().partition("=")
+        if name not in GATES or said not in ("true", "false"):
+            raise click.BadParameter(f"{each}: give NAME=true or NAME=false, of {', '.join(GATES)}")
+        found[GATES[name]] = said == "true"
+    return found
+
+
+@click.command(name="provisioner")
+@click.option("--kubeconfig", type=FILE, help="Of the cluster with the pods. [the one this process runs in]")
+@click.option("--context", default="", help="Of that kubeconfig. [its current one]")
+@click.option("--cluster-api-kubeconfig", type=FILE, help="Of the server with the Machines. [the same cluster]")
+@click.option("--cluster-api-context", default="", help="Of that kubeconfig. [its current one]")
+@click.option(
+    "--cluster",
+    required=True,
+    callback=cluster_name,
+    metavar="NAMESPACE/NAME",
+    help="Of the Cluster API Cluster, there where the Machines are.",
+)
+@click.option(
+    "--planner",
+    type=click.Choice(PLANNERS),
+    default=Settings().planner,
+    show_default=True,
+    help="Karpenter's rule alone, or made cheaper where it can be.",
+)
+@click.option(
+    "--batch-idle-duration",
+    default="1s",
+    show_default=True,
+    callback=duration,
+    help="A batch of pods ends when no new one came for so long,",
+)
+@click.option("--batch-max-duration", default="10s", show_default=True, callback=duration, help="or after this time.")
+@click.option(
+    "--preference-policy",
+    type=click.Choice([RESPECT, IGNORE]),
+    default=RESPECT,
+    show_default=True,
+    help="What pods prefer is held as long as it goes, or not looked at.",
+)
+@click.option(
+    "--min-values-policy",
+    type=click.Choice([STRICT, BEST_EFFORT]),
+    default=STRICT,
+    show_default=True,
+    help="minValues of NodePools hold, or are lowered rather than buying nothing.",
+)
+@click.option("--feature-gates", default="", callback=gates, metavar="NAME=true,…", help=f"Some of {', '.join(GATES)}.")
+@click.option("--install-crds", is_flag=True, help="Creates the definitions that the cluster lacks.")
+@click.option(
+    "--leader-elect",
+    type=bool,
+    is_flag=False,
+    flag_value=True,
+    default=True,
+    show_default=True,
+    help="Of several such processes one acts, the holder of a Lease.",
+)
+@click.option("--leader-elect-namespace", default="kube-system", show_default=True, help="Where that Lease is.")
+@click.option(
+    "--health-address", callback=address, metavar="HOST:PORT", help="Serves /healthz, /readyz and /metrics there."
+)
+def command(
+    kubeconfig: Path | None,
+    context: str,
+    cluster_api_kubeconfig: Path | None,
+    cluster_api_context: str,
+    cluster: tuple[str, str],
+    planner: str,
+    batch_idle_duration: float,
+    batch_max_duration: float,
+    preference_policy: str,
+    min_values_policy: str,
+    feature_gates: dict[str, bool],
+    install_crds: bool,
+    leader_elect: bool,
+    leader_elect_namespace: str,
+    health_address: tuple[str, int] | None,
+) -> None:
+    """Buys nodes for the pods of one cluster, and gives them back, until it is stopped.
+
+    NodePools are read in the cluster; what can be bought are the MachineDeployments of its Cluster API Cluster. A Shoal
+    server does this for the clusters it hosts by itself.
+    """
+    settings = Settings(
+        planner=planner,
+        idle=batch_idle_duration,
+        longest=batch_max_duration,
+        preferences=preference_policy,
+        min_values=min_values_policy,
+        **feature_gates,
+    )
+    wanted = Wanted(*cluster, settings, install_crds, leader_elect, leader_elect_namespace, health_address)
+    try:
+        run_provisioner(kubeconfig, context, cluster_api_kubeconfig, cluster_api_context, wanted, announce)
+    except NotServed as error:
+        chosen = f" --kubeconfig {kubeconfig}" if kubeconfig is not None else ""
+        raise AskingError(str(error), f"shoal crds | kubectl{chosen} apply -f -, or --install-crds") from None
+    except Unreachable as error:
+        raise AskingError(f"the API server does not answer: {error}", exit_code=3) from None
+    except (Unauthorized, Forbidden) as error:
+        raise AskingError(str(error), "what it needs is in deploy/provisioner", exit_code=4) from None
+
+
+def announce() -> None:
+    click.echo("nodes are provisioned until this process ends", err=True)

@@ -1,0 +1,46 @@
+"""Which nodes are ill for longer than is tolerated, and when so many are that no more is replaced. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shoal.objects.conditions import get_condition
+from shoal.objects.duration import parse_time
+from shoal.provision.cloudprovider import RepairPolicy
+
+Object = dict[str, Any]
+
+UNHEALTHY_SHARE = 0.2
+"""Of the nodes of a NodePool, rounded up: beyond that something else is wrong than the nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Illness:
+    condition: str
+    at: float
+    """From when on it is not tolerated any more."""
+
+
+def illness(node: Object, policies: Sequence[RepairPolicy]) -> Illness | None:
+    """The one that is tolerated no longer first; None: the node is well."""
+    found = []
+    for policy in policies:
+        said = get_condition(node, policy.condition)
+        if said is not None and said.get("status") == policy.status:
+            since = parse_time(said.get("lastTransitionTime")) or 0.0
+            found.append(Illness(policy.condition, since + policy.toleration_seconds))
+    return min(found, key=lambda each: each.at, default=None)
+
+
+def too_many_ill(nodes: Iterable[Object], policies: Sequence[RepairPolicy]) -> bool:
+    """Among the nodes of a NodePool, or of the cluster for a NodeClaim of none."""
+    ill = [illness(node, policies) is not None for node in nodes]
+    return sum(ill) > math.ceil(UNHEALTHY_SHARE * len(ill))
+
+
+def snake_case(name: str) -> str:
+    """`MemoryPressure` as metrics say it."""
+    return "".join(f"_{each.lower()}" if each.isupper() else each for each in name).lstrip("_")

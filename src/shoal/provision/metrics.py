@@ -1,0 +1,159 @@
+"""The metrics of provisioning, under the names Karpenter's dashboards know; what they are made of is in `meters`.
+
+Each is fed where the thing happens: `NODES_CREATED.inc(cluster, nodepool=pool, zone=zone)`. Those of class `Lookup` are
+read from the view when somebody scrapes. Upstream's summaries are histograms here.
+"""
+
+from __future__ import annotations
+
+from shoal.provision.meters import Counter, Gauge, Histogram, Lookup, Meter, written
+
+_ALL: list[Meter] = []
+
+# fmt: off
+SECONDS = (
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5, 1.75,
+    2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5, 6, 7, 8, 9, 10, 15, 20, 25, 30, 40, 50, 60, 120, 150, 300, 450, 600,
+)
+# fmt: on
+_HOUR, _DAY = 3600.0, 86400.0
+LIFETIMES = (
+    *(_HOUR * part for part in (0.25, 0.5, 0.75, 1, 2, 4, 6, 8, 10, 12, 16, 20)),
+    *(_DAY * days for days in (1, 2, 3, 5, 10, 15, 20, 25, 30)),
+)
+
+
+def _counter(name: str, text: str, *labels: str) -> Counter:
+    meter = Counter(f"karpenter_{name}", text, labels)
+    _ALL.append(meter)
+    return meter
+
+
+def _gauge(name: str, text: str, *labels: str) -> Gauge:
+    meter = Gauge(name if name.startswith("shoal_") else f"karpenter_{name}", text, labels)
+    _ALL.append(meter)
+    return meter
+
+
+def _seconds(name: str, text: str, *labels: str, buckets: tuple[float, ...] = SECONDS) -> Histogram:
+    meter = Histogram(f"karpenter_{name}", text, labels, buckets)
+    _ALL.append(meter)
+    return meter
+
+
+def _lookup(name: str, text: str, *labels: str) -> Lookup:
+    meter = Lookup(f"karpenter_{name}", text, labels)
+    _ALL.append(meter)
+    return meter
+
+
+NODECLAIMS_CREATED = _counter(
+    "nodeclaims_created_total", "NodeClaims created.", "reason", "nodepool", "min_values_relaxed"
+)
+NODECLAIMS_TERMINATED = _counter(
+    "nodeclaims_terminated_total", "NodeClaims gone for good.", "nodepool", "capacity_type", "zone"
+)
+NODECLAIMS_DISRUPTED = _counter(
+    "nodeclaims_disrupted_total", "NodeClaims deleted by the provisioner.", "reason", "nodepool", "capacity_type"
+)
+NODECLAIMS_UNHEALTHY_DISRUPTED = _counter(
+    "nodeclaims_unhealthy_disrupted_total",
+    "NodeClaims deleted because of a condition of their node.",
+    "condition",
+    "nodepool",
+    "capacity_type",
+    "image_id",
+)
+NODECLAIMS_TERMINATION_SECONDS = _seconds(
+    "nodeclaims_termination_duration_seconds", "From the deletion of a NodeClaim to its end.", "nodepool"
+)
+NODECLAIMS_INSTANCE_TERMINATION_SECONDS = _seconds(
+    "nodeclaims_instance_termination_duration_seconds", "From asking for the end of an instance to its end.", "nodepool"
+)
+
+NODES_CREATED = _counter("nodes_created_total", "Nodes registered.", "nodepool", "zone")
+NODES_TERMINATED = _counter("nodes_terminated_total", "Nodes let go.", "nodepool", "zone")
+NODES_DRAINED = _counter("nodes_drained_total", "Nodes whose pods have all left.", "nodepool")
+NODES_TERMINATION_SECONDS = _seconds(
+    "nodes_termination_duration_seconds", "From the deletion of a node to its end.", "nodepool"
+)
+NODES_LIFETIME_SECONDS = _seconds(
+    "nodes_lifetime_duration_seconds", "From the creation of a node to its end.", "nodepool", buckets=LIFETIMES
+)
+_OF_NODE = ("node_name", "nodepool", "resource_type")
+NODES_ALLOCATABLE = _lookup("nodes_allocatable", "What a node has for pods.", *_OF_NODE)
+NODES_POD_REQUESTS = _lookup("nodes_total_pod_requests", "What the pods of a node ask for.", *_OF_NODE)
+NODES_DAEMON_REQUESTS = _lookup("nodes_total_daemon_requests", "What its daemons' pods ask for.", *_OF_NODE)
+NODES_OVERHEAD = _lookup("nodes_system_overhead", "What a node keeps for itself.", *_OF_NODE)
+NODES_AGE = _lookup("nodes_current_lifetime_seconds", "The age of a node.", "node_name", "nodepool")
+
+NODEPOOLS_USAGE = _lookup("nodepools_usage", "What the nodes of a NodePool have.", "nodepool", "resource_type")
+NODEPOOLS_LIMIT = _lookup("nodepools_limit", "The limits of a NodePool.", "nodepool", "resource_type")
+NODEPOOLS_ALLOWED_DISRUPTIONS = _gauge(
+    "nodepools_allowed_disruptions", "How many nodes of a NodePool may go now.", "nodepool", "reason"
+)
+NODEPOOLS_COST = _lookup("nodepools_cost_total", "What the nodes of a NodePool cost an hour.", "nodepool")
+
+PODS_BOUND_SECONDS = _seconds("pods_bound_duration_seconds", "From the creation of a pod to its node.")
+PODS_STARTUP_SECONDS = _seconds("pods_startup_duration_seconds", "From the creation of a pod until it is ready.")
+PODS_DECISION_SECONDS = _seconds(
+    "pods_scheduling_decision_duration_seconds", "From the first sight of a waiting pod to the decision about it."
+)
+PODS_EVICTION_REQUESTS = _counter("pods_eviction_requests_total", "Evictions asked for.", "code")
+PODS_DRAINED = _counter("pods_drained_total", "Pods evicted from nodes that go.", "reason")
+
+SCHEDULING_SECONDS = _seconds("scheduler_scheduling_duration_seconds", "One scheduling simulation.", "controller")
+QUEUE_DEPTH = _gauge("scheduler_queue_depth", "Pods of the look that is going on.", "controller")
+UNSCHEDULABLE_PODS = _gauge("scheduler_unschedulable_pods_count", "Pods nothing can be bought for.", "controller")
+IGNORED_PODS = _gauge("scheduler_ignored_pods_count", "Waiting pods that are not looked at.")
+
+EVALUATION_SECONDS = _seconds(
+    "voluntary_disruption_decision_evaluation_duration_seconds",
+    "One look for nodes to disrupt.",
+    "reason",
+    "consolidation_type",
+)
+DECISIONS = _counter(
+    "voluntary_disruption_decisions_total", "Decisions to disrupt.", "decision", "reason", "consolidation_type"
+)
+ELIGIBLE_NODES = _gauge("voluntary_disruption_eligible_nodes", "Nodes that may be disrupted.", "reason")
+FAILED_VALIDATIONS = _counter(
+    "voluntary_disruption_failed_validations_total",
+    "Decisions that did not hold when looked at again.",
+    "consolidation_type",
+)
+QUEUE_FAILURES = _counter(
+    "voluntary_disruption_queue_failures_total",
+    "Decisions that could not be carried out.",
+    "decision",
+    "reason",
+    "consolidation_type",
+)
+
+PROVIDER_SECONDS = _seconds(
+    "cloudprovider_duration_seconds", "One call of the provider.", "controller", "method", "provider"
+)
+PROVIDER_ERRORS = _counter(
+    "cloudprovider_errors_total", "Calls the provider refused.", "controller", "method", "provider", "error"
+)
+
+STATE_SYNCED = _lookup("cluster_state_synced", "Whether all there is has been listed.")
+STATE_NODES = _lookup("cluster_state_node_count", "Nodes that are known.")
+UTILIZATION = _lookup("cluster_utilization_percent", "Requests of pods by what nodes have.", "resource_type")
+
+PLAN_COST = _gauge("shoal_provision_plan_cost", "What the nodes of the last plan cost an hour.")
+PLAN_BOUND = _gauge("shoal_provision_plan_bound", "What no plan for these pods can cost less than.")
+PLAN_GAP_RATIO = _gauge("shoal_provision_plan_gap_ratio", "Cost by bound, less one.")
+
+
+def render(only: str | None = None) -> str:
+    """For /metrics: of all clusters, or of only one."""
+    lines = written(_ALL, only)
+    return "\n".join(lines) + "\n" if lines else ""
+
+
+def forget_pool(cluster: str, pool: str) -> None:
+    """Gauges only: what was counted was counted."""
+    for meter in _ALL:
+        if isinstance(meter, Gauge):
+            meter.forget(cluster, {"nodepool": pool})

@@ -1,0 +1,67 @@
+"""Which of many have enough of something: a set of bits for every amount there is, found by bisection. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+
+from shoal.fit.resources import Resources
+
+
+class Ladder:
+    """Of one resource. Bit n of a mask is the n-th of those it was made of."""
+
+    __slots__ = ("_masks", "_values")
+
+    def __init__(self, amounts: Sequence[int]) -> None:
+        by_value: dict[int, int] = {}
+        for number, amount in enumerate(amounts):
+            by_value[amount] = by_value.get(amount, 0) | (1 << number)
+        self._values = sorted(by_value)
+        self._masks = [0] * (len(self._values) + 1)
+        for number in range(len(self._values) - 1, -1, -1):
+            self._masks[number] = self._masks[number + 1] | by_value[self._values[number]]
+
+    def at_least(self, amount: int) -> int:
+        return self._masks[bisect_left(self._values, amount)]
+
+    def at_most(self, amount: int) -> int:
+        return self._masks[0] & ~self._masks[bisect_right(self._values, amount)]
+
+    def highest(self, among: int) -> int:
+        """The most that any of these has."""
+        for number in range(len(self._values) - 1, -1, -1):
+            if self._masks[number] & among:
+                return self._values[number]
+        return 0
+
+
+class Ladders:
+    def __init__(self, many: Sequence[Mapping[str, int]]) -> None:
+        names = {name for each in many for name in each}
+        self._by_name = {name: Ladder([each.get(name, 0) for each in many]) for name in names}
+
+    def holding(self, requests: Resources, used: Resources) -> int:
+        """Those that have what is requested on top of what is used. What is not requested is not looked at."""
+        mask = -1
+        for name, amount in requests.items():
+            ladder = self._by_name.get(name)
+            if ladder is None:
+                return 0
+            mask &= ladder.at_least(amount + used.get(name, 0))
+        return mask
+
+    def within(self, limits: Resources) -> int:
+        """Those that have no more than this of anything."""
+        mask = -1
+        for name, amount in limits.items():
+            ladder = self._by_name.get(name)
+            if ladder is not None:
+                mask &= ladder.at_most(amount)
+            elif amount < 0:
+                return 0
+        return mask
+
+    def highest(self, name: str, among: int) -> int:
+        ladder = self._by_name.get(name)
+        return ladder.highest(among) if ladder is not None else 0

@@ -1,0 +1,49 @@
+"""A catalogue with the ratios of a public cloud's price list, in round numbers of our own. Pure.
+
+Memory costs extra, a large machine costs no less for each vCPU than a small one, a small one loses more of itself to
+the system, and spot prices differ by zone.
+"""
+
+from __future__ import annotations
+
+from shoal.fit.resources import CPU, Resources, add, amounts
+from shoal.kinds.karpenter import ON_DEMAND, SPOT
+from shoal.provision.cloudprovider import InstanceType
+from shoal.provision.simulator.making import Sale, instance_type
+
+ZONES = ("cloud-a", "cloud-b", "cloud-c")
+FAMILIES = {"compute": (2, 0.0425), "general": (4, 0.048), "memory": (8, 0.063)}
+"""GiB, and price an hour, for each vCPU."""
+SIZES = {2: 29, 4: 58, 8: 58, 16: 234, 32: 234, 48: 234, 64: 737, 96: 737}
+"""vCPU, and how many pods its network has addresses for."""
+SPOT_SHARES = (0.31, 0.36, 0.42)
+"""Of the price on demand, by zone."""
+_CPU_STEPS = ((1, 60.0), (1, 10.0), (2, 5.0))
+"""So many vCPU give so many thousandths each to the system; all others the least share."""
+_LEAST_SHARE = 2.5
+
+
+def cloud() -> list[InstanceType]:
+    return [
+        _type(family, ratio, per_cpu, size, pods)
+        for family, (ratio, per_cpu) in FAMILIES.items()
+        for size, pods in SIZES.items()
+    ]
+
+
+def _type(family: str, ratio: int, per_cpu: float, size: int, pods: int) -> InstanceType:
+    said = {"cpu": str(size), "memory": f"{size * ratio}Gi", "pods": str(pods), "ephemeral-storage": "20Gi"}
+    price = per_cpu * size
+    sales = [Sale(zone, ON_DEMAND, price) for zone in ZONES]
+    sales += [Sale(zone, SPOT, round(price * share, 6)) for zone, share in zip(ZONES, SPOT_SHARES, strict=True)]
+    return instance_type(
+        f"{family}-{size}", amounts(said), sales, labels={"family": family}, overhead=_reserved(size, pods)
+    )
+
+
+def _reserved(cpus: int, pods: int) -> Resources:
+    left, thousandths = cpus, 0.0
+    for many, share in _CPU_STEPS:
+        taken = min(left, many)
+        thousandths, left = thousandths + taken * share, left - taken
+    return add({CPU: int(thousandths + left * _LEAST_SHARE)}, amounts({"memory": f"{355 + 11 * pods}Mi"}))

@@ -1,0 +1,30 @@
+"""What goes wrong at a simulated cloud, when it is told to: nothing by itself."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from shoal.clock import Clock
+from shoal.provision.cloudprovider import ProviderError
+
+
+@dataclass(slots=True)
+class Faults:
+    sold_out: set[str] = field(default_factory=set)
+    """Offerings by name that are listed, but of which none can be had."""
+    slow: dict[str, float] = field(default_factory=dict)
+    """Seconds that a call takes, by the name of the call: create, delete, register."""
+    _errors: dict[str, deque[Exception]] = field(default_factory=dict)
+
+    def fail(self, call: str, error: Exception | None = None, times: int = 1) -> None:
+        """The next calls end with it."""
+        failures = self._errors.setdefault(call, deque())
+        failures.extend(error or ProviderError(f"{call} failed, as it was told to") for _ in range(times))
+
+    async def met(self, call: str, clock: Clock) -> None:
+        """At the start of a call."""
+        if self.slow.get(call):
+            await clock.sleep(self.slow[call])
+        if self._errors.get(call):
+            raise self._errors[call].popleft()

@@ -1,0 +1,117 @@
+"""The linear program over the nodes known so far: how many of each, and what an item is worth. The door to HiGHS.
+
+Every row has a way out at a price that nobody would pay, so that there always is an answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import highspy
+import numpy as np
+
+from shoal.provision.solver.instance import Floats, Instance, Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    amounts: Floats
+    """How many of each column."""
+    values: Floats
+    """n: what one more of an item would cost."""
+    tolls: Floats
+    """q: what one less of a limit would cost."""
+    missing: float
+    """How much of the items there is no node for."""
+
+
+class Master:
+    def __init__(self, instance: Instance, dear: float) -> None:
+        """`dear`: the price of the way out."""
+        self._instance = instance
+        self._highs = quiet()
+        inf = highspy.kHighsInf
+        rows = instance.items + len(instance.limits)
+        none, numbers = np.zeros(0, np.int32), np.zeros(0)
+        lower = np.concatenate([instance.counts.astype(np.float64), np.full(len(instance.limits), -inf)])
+        upper = np.concatenate([np.full(instance.items, inf), instance.limits.astype(np.float64)])
+        self._highs.addRows(rows, lower, upper, 0, np.zeros(rows, np.int32), none, numbers)
+        each = np.arange(instance.items, dtype=np.int32)
+        self._highs.addCols(
+            instance.items,
+            np.full(instance.items, dear),
+            np.zeros(instance.items),
+            np.full(instance.items, inf),
+            instance.items,
+            each,
+            each,
+            np.ones(instance.items),
+        )
+        self.options: list[int] = []
+        self.contents: list[Ints] = []
+        self._known: set[tuple[int, bytes]] = set()
+
+    def add(self, option: int, contents: Ints) -> bool:
+        key = (option, contents.tobytes())
+        if key in self._known or not contents.any():
+            return False
+        self._known.add(key)
+        self.options.append(option)
+        self.contents.append(contents)
+        instance = self._instance
+        column = np.concatenate([contents, instance.takes[:, option]]) if len(instance.limits) else contents
+        rows = np.flatnonzero(column)
+        cost = float(instance.prices[option])
+        self._highs.addCol(
+            cost, 0.0, highspy.kHighsInf, len(rows), rows.astype(np.int32), column[rows].astype(np.float64)
+        )
+        return True
+
+    def demand(self, counts: Ints, limits: Ints) -> None:
+        for item, count in enumerate(counts.tolist()):
+            self._highs.changeRowBounds(item, float(count), highspy.kHighsInf)
+        for limit, amount in enumerate(limits.tolist()):
+            self._highs.changeRowBounds(len(counts) + limit, -highspy.kHighsInf, float(amount))
+
+    def solve(self) -> Answer:
+        self._highs.run()
+        solution = self._highs.getSolution()
+        columns = np.asarray(solution.col_value, np.float64)
+        duals = np.asarray(solution.row_dual, np.float64)
+        items = self._instance.items
+        return Answer(
+            amounts=columns[items:],
+            values=np.maximum(duals[:items], 0.0),
+            tolls=np.maximum(-duals[items:], 0.0),
+            missing=float(columns[:items].sum()),
+        )
+
+
+def fluid(instance: Instance) -> float:
+    """What enough of every resource costs, whatever it is in: no packing costs less."""
+    demand = (instance.counts @ instance.requests).astype(np.float64)
+    wanted = demand > 0
+    shares = np.maximum(instance.capacity, 0)[:, wanted] / demand[wanted]
+    options, rows = shares.shape
+    if not rows:
+        return 0.0
+    highs = quiet()
+    infinite, each = highspy.kHighsInf, np.arange(options, dtype=np.int32)
+    empty = np.zeros(rows, np.int32)
+    highs.addRows(rows, np.ones(rows), np.full(rows, infinite), 0, empty, empty[:0], np.zeros(0))
+    where = np.tile(np.arange(rows, dtype=np.int32), options)
+    starts, upper = each * np.int32(rows), np.full(options, infinite)
+    highs.addCols(options, instance.prices, np.zeros(options), upper, shares.size, starts, where, shares.ravel())
+    highs.run()
+    prices = np.maximum(np.asarray(highs.getSolution().row_dual, np.float64), 0.0)
+    # Made so small that no node has more of them than it costs.
+    over = max(1.0, float((shares @ prices / np.maximum(instance.prices, 1e-12)).max()))
+    return float(prices.sum()) / over if np.isfinite(over) else 0.0
+
+
+def quiet() -> highspy.Highs:
+    highs: highspy.Highs = highspy.Highs()  # type: ignore[no-untyped-call]
+    highs.setOptionValue("output_flag", False)
+    highs.setOptionValue("threads", 1)
+    highs.setOptionValue("random_seed", 0)
+    return highs

@@ -1,0 +1,100 @@
+"""A process of its own for what takes long to work out, so that nothing else waits for it.
+
+It is started when it is needed first, and again, once, when it dies over a question. Questions are answered one after
+another. It ends with `run`, which is a loop among others, or with `close`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import pickle
+import sys
+from asyncio.subprocess import PIPE, Process
+from typing import Any
+
+from shoal.objects.errors import ShoalError
+from shoal.provision.solver.worker import LENGTH
+
+log = logging.getLogger(__name__)
+
+ITERATIONS = 300
+SECONDS = 2.0
+"""For one plan, if nothing else is said."""
+_PATIENCE = 10.0
+"""How much longer than asked for an answer may take, in seconds; that is a defect, or a machine that is overrun."""
+_ONE_CORE = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+
+
+class PoolFailed(ShoalError):
+    """There is no answer, whatever the question: the process died twice, took too long, or the function failed."""
+
+
+class SolverPool:
+    name = "solver"
+
+    def __init__(self) -> None:
+        self._process: Process | None = None
+        self._turn = asyncio.Lock()
+
+    async def run(self) -> None:
+        """Until it is cancelled; then the process ends."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await self.close()
+
+    async def call(self, function: str, *arguments: Any, seconds: float) -> Any:
+        """What `module:function` makes of the arguments, which must be fit for a pickle, as its answer. It should take
+        no longer than so many seconds by itself; much longer, and it is ended."""
+        question = pickle.dumps((function, arguments), pickle.HIGHEST_PROTOCOL)
+        async with self._turn:
+            for _ in range(2):
+                data = await self._asked(question, seconds + _PATIENCE)
+                if data is not None:
+                    break
+            else:
+                raise PoolFailed("its process died")
+        good, answer = pickle.loads(data)
+        if not good:
+            log.warning("%s failed: %s", function, answer)
+            raise PoolFailed(str(answer).strip().splitlines()[-1])
+        return answer
+
+    async def close(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+    async def _asked(self, question: bytes, seconds: float) -> bytes | None:
+        """None: the process died. Whoever is cancelled while it works leaves none behind."""
+        done = False
+        try:
+            async with asyncio.timeout(seconds):
+                process = await self._started()
+                assert process.stdin is not None
+                assert process.stdout is not None
+                process.stdin.write(LENGTH.pack(len(question)) + question)
+                await process.stdin.drain()
+                head = await process.stdout.readexactly(LENGTH.size)
+                data = await process.stdout.readexactly(LENGTH.unpack(head)[0])
+            done = True
+            return data
+        except TimeoutError:
+            raise PoolFailed(f"no answer within {seconds:g} seconds") from None
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return None
+        finally:
+            if not done:
+                await asyncio.shield(self.close())
+
+    async def _started(self) -> Process:
+        if self._process is None:
+            command = (sys.executable, "-P", "-m", "shoal.provision.solver.worker")
+            known = {key: value for key, value in os.environ.items() if not key.startswith("SHOAL_")} | _ONE_CORE
+            self._process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, env=known)
+        return self._process

@@ -1,0 +1,143 @@
+"""`shoal provisioner`: one cluster, two clients, a Lease; what it says when something is missing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from shoal.assemble.controllers import NotServed, served
+from shoal.assemble.loops import controllers
+from shoal.assemble.provisioner import NoCluster, OfShoal, Provisioner, Settings, Wanted, install, refuse_shoal
+from shoal.assemble.server import ApiServer, ServerSettings, administrator
+from shoal.capi.resources import CLUSTERS
+from shoal.cli.provisioner import command
+from shoal.client.requests import Client, Kind
+from shoal.clock import SystemClock
+from shoal.objects.errors import StatusError
+from shoal.provision.clusterapi.provider import DEPLOYMENTS
+from shoal.provision.loops import provision_loops
+from shoal.provision.view import CLAIMS, CLASSES, OVERLAYS, PODS, POOLS
+from shoal.runtime.lease import LEASES
+from shoal.store.sqlite import SqliteStore
+from tests.provision.hosted import cluster_objects, node_class, node_pool, pod, size_objects
+from tests.serving import HANG
+
+KINDS = {
+    "Cluster": CLUSTERS,
+    "MachineDeployment": DEPLOYMENTS,
+    "EmbeddedCluster": Kind("infrastructure.cluster.x-k8s.io", "v1alpha1", "embeddedclusters"),
+    "EmbeddedMachineTemplate": Kind("infrastructure.cluster.x-k8s.io", "v1alpha1", "embeddedmachinetemplates"),
+}
+DEFINITIONS = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
+EAST = Wanted("default", "east", Settings(idle=0.01, longest=0.1))
+
+
+@dataclass
+class World:
+    """A server without a provisioner; the Machines are at its root, the pods in the cluster it hosts."""
+
+    server: ApiServer
+
+    def client(self, cluster: str) -> Client:
+        return Client(self.server.transport(), "loops", cluster=cluster)
+
+    async def eventually(self, look: Callable[[], Awaitable[object]]) -> None:
+        async with asyncio.timeout(HANG):
+            while True:
+                with suppress(StatusError):
+                    if await look():
+                        return
+                await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    store = await SqliteStore.open(tmp_path)
+    settings = ServerSettings(directory=tmp_path / "pki", tokens={"loops": administrator("system:shoal:loops")})
+    server = await ApiServer.start(settings, store)
+    world, clock = World(server), SystemClock()
+    root = world.client("root")
+    bought = {each.name for each in provision_loops(root, clock)}
+    others = [each for each in controllers(root, clock, server.authority, "https://x") if each.name not in bought]
+    tasks = [asyncio.create_task(each.run()) for each in others]
+    yield world
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await server.stop()
+    await store.close()
+
+
+@pytest.mark.anyio
+async def test_one_of_two_processes_buys(world: World) -> None:
+    root, hosted = world.client("root"), world.client("default.east")
+    for obj in [*cluster_objects("east"), *size_objects("east", "small")]:
+        await root.create(KINDS[obj["kind"]], obj, "default")
+    await world.eventually(lambda: hosted.get(Kind("", "v1", "namespaces", namespaced=False), "kube-system"))
+    first = await Provisioner.start(world.client("default.east"), world.client("root"), EAST)
+    assert first.lease is not None
+    await world.eventually(lambda: _true(first.lease is not None and first.lease.holds))
+    second = await Provisioner.start(world.client("default.east"), world.client("root"), EAST)
+    await hosted.create(CLASSES, node_class())
+    await hosted.create(POOLS, node_pool(disruption={"consolidateAfter": "Never"}))
+    await hosted.create(PODS, pod("one", "1500m"), "default")
+
+    async def running() -> bool:
+        return ((await hosted.get(PODS, "one", "default")).get("status") or {}).get("phase") == "Running"
+
+    await world.eventually(running)
+    claims, _ = await hosted.list_all(CLAIMS)
+    assert len(claims) == 1
+    assert second.lease is not None
+    assert not second.lease.holds
+    await second.stop()
+    await first.stop()
+    lease = await hosted.get(LEASES, "shoal-provisioner", "kube-system")
+    assert lease["spec"]["holderIdentity"] == "", "given back, so that another need not wait"
+
+
+async def _true(found: bool) -> bool:
+    return found
+
+
+@pytest.mark.anyio
+async def test_what_is_missing_is_named(world: World) -> None:
+    root = world.client("root")
+    with pytest.raises(NotServed, match=r"does not serve nodepools\.karpenter\.sh/v1"):
+        await Provisioner.start(root, root, EAST)
+    with pytest.raises(OfShoal):
+        await refuse_shoal(root)
+    await install(root)
+    for kind in (POOLS, CLAIMS, CLASSES, OVERLAYS):
+        await served(root, kind, SystemClock())
+    before, _ = await root.list_all(DEFINITIONS)
+    await install(root)
+    after, _ = await root.list_all(DEFINITIONS)
+    assert {each["metadata"]["name"]: each["spec"] for each in before} == {
+        each["metadata"]["name"]: each["spec"] for each in after
+    }
+    with pytest.raises(NoCluster, match=r"there is no Cluster default/east where the Machines are"):
+        await Provisioner.start(root, root, EAST)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ([], "Missing option '--cluster'"),
+        (["--cluster", "east"], "east: give NAMESPACE/NAME"),
+        (["--cluster", "a/b", "--batch-idle-duration", "soon"], "soon: give a duration, such as 1s or 500ms"),
+        (["--cluster", "a/b", "--planner", "best"], "'best' is not one of 'karpenter', 'optimal'"),
+        (["--cluster", "a/b", "--preference-policy", "Maybe"], "'Maybe' is not one of 'Respect', 'Ignore'"),
+        (["--cluster", "a/b", "--feature-gates", "StaticCapacity=true"], "of NodeRepair, SpotToSpotConsolidation"),
+    ],
+)
+def test_a_wrong_flag(flags: list[str], said: str) -> None:
+    done = CliRunner().invoke(command, flags)
+    assert done.exit_code == 2
+    assert said in done.output

@@ -1,0 +1,74 @@
+"""Worlds for the scenarios: `make` asks Karpenter's rule and the optimiser in turn, `rule` only the rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import pytest
+
+from shoal.provision.cloudprovider import InstanceType
+from shoal.provision.simulation.model import Plan, Question
+from shoal.provision.simulation.rule import simulate
+from shoal.provision.simulator import fake
+from shoal.provision.solver.adapting import improve
+from tests.provision.scenarios.words import pool
+from tests.provision.scenarios.world import Planner, World
+
+Object = dict[str, Any]
+Make = Callable[..., World]
+
+ITERATIONS = 30
+"""Of the optimiser: these are small questions."""
+
+
+@cache
+def default_types() -> tuple[InstanceType, ...]:
+    return tuple(fake.default())
+
+
+@cache
+def assorted_types() -> tuple[InstanceType, ...]:
+    return tuple(fake.assorted())
+
+
+@cache
+def plain_types() -> tuple[InstanceType, ...]:
+    """Of these, those for Linux on amd64: as many as most cases need."""
+    wanted = {"kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"}
+    return tuple(each for each in assorted_types() if wanted.items() <= dict(each.offerings[0].labels).items())
+
+
+def maker(planner: Planner, *, exact: bool) -> Make:
+    def make(*pools: Object, types: Sequence[InstanceType] | None = None, **settings: Any) -> World:
+        sold = default_types() if types is None else tuple(types)
+        return World(planner, sold, list(pools) or [pool()], exact=exact, settings=settings)
+
+    return make
+
+
+@pytest.fixture
+def rule() -> Make:
+    return maker(simulate, exact=True)
+
+
+@pytest.fixture(params=["karpenter", "optimal"])
+def make(request: pytest.FixtureRequest) -> Make:
+    return maker(simulate, exact=True) if request.param == "karpenter" else maker(improved, exact=False)
+
+
+def improved(question: Question) -> Plan:
+    """The optimiser's plan: whatever is asked, it places the same pods, and costs no more."""
+    rule = simulate(question)
+    found, report = improve(question, rule, iterations=ITERATIONS)
+    assert "wrong" not in report.kept, report.kept
+    assert placed(found) == placed(rule)
+    assert found.cost <= rule.cost * (1 + 1e-9)
+    assert report.bound <= found.cost * (1 + 1e-9)
+    return found
+
+
+def placed(plan: Plan) -> set[str]:
+    new = {pod["metadata"]["uid"] for claim in plan.claims for pod in claim.pods}
+    return new | {pod["metadata"]["uid"] for pod, _, _ in plan.nominations}

@@ -1,0 +1,190 @@
+"""A cluster in memory: what is asked is answered by a planner, what it buys is there at once, and its pods are bound.
+
+Nodes come from the simulator's catalogue. As in Karpenter's suites, a new node is there but not initialised.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from shoal.fit.ports import HostPort, clash, host_ports
+from shoal.fit.requirements import from_pod, required_terms
+from shoal.fit.resources import amounts, fits, pod_requests, total
+from shoal.fit.taints import untolerated
+from shoal.kinds.karpenter import INITIALIZED_LABEL, POOL_LABEL
+from shoal.provision.cloudprovider import InstanceType
+from shoal.provision.provisioning.claims import node_claim
+from shoal.provision.provisioning.places import places, used
+from shoal.provision.simulation.model import NewClaim, Plan, Pool, Question
+from shoal.provision.simulator.decide import machine, node, sold, stocked, suiting, wishes
+
+Object = dict[str, Any]
+Planner = Callable[[Question], Plan]
+
+OLD_TYPE = "beta.kubernetes.io/instance-type"
+"""Simulated nodes have only the new label."""
+
+
+@dataclass
+class World:
+    planner: Planner
+    types: Sequence[InstanceType]
+    pools: list[Object]
+    exact: bool = True
+    """Whether the planner is Karpenter's rule: then nodes and types are exactly as upstream has them."""
+    types_of: dict[str, Sequence[InstanceType]] = field(default_factory=dict)
+    """Of a NodePool, where they are not those of all."""
+    daemons: list[Object] = field(default_factory=list)
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Fields of the questions."""
+    nodes: dict[str, Object] = field(default_factory=dict)
+    claims: dict[str, Object] = field(default_factory=dict)
+    bound: dict[str, Object] = field(default_factory=dict)
+    """Pods by uid."""
+    plan: Plan = field(default_factory=Plan)
+    """The last."""
+    question: Question = field(default_factory=lambda: Question(()))
+
+    # --- what happens ---
+
+    def provision(self, *pods: Object, **settings: Any) -> Plan:
+        self.question = self.ask(pods, **settings)
+        self.plan = self.planner(self.question)
+        for new in self.plan.claims:
+            self.launch(new)
+        for each, _, name in self.plan.nominations:
+            self.bind(each, name)
+        for new in self.plan.claims:
+            self._check(new)
+        return self.plan
+
+    def ask(self, pods: Sequence[Object], **settings: Any) -> Question:
+        foreseen = {name: machine(self.nodes[name]) for name in self.claims if name in self.nodes}
+        found = places(self.nodes.values(), self.claims.values(), foreseen, self.daemons, self.pods_on, pod_requests)
+        pools = []
+        for each in self.pools:
+            name = each["metadata"]["name"]
+            limits = amounts(each["spec"].get("limits"))
+            pools.append(Pool(each, self.stock(name), used(self.claims.values(), name, foreseen), limits))
+        return Question(
+            tuple(pods),
+            places=tuple(found),
+            pools=tuple(pools),
+            daemons=tuple(self.daemons),
+            **self.settings,
+            **settings,
+        )
+
+    def stock(self, pool: str) -> list[InstanceType]:
+        types = self.types_of.get(pool, self.types)
+        every = [*self.types, *(each for some in self.types_of.values() for each in some)]
+        return stocked(types, *sold(list(self.nodes.values()), every), ())
+
+    def launch(self, new: NewClaim) -> None:
+        owner = next(each for each in self.pools if each["metadata"]["name"] == new.pool)
+        claim = node_claim(owner, new)
+        claim["metadata"]["uid"] = f"uid-{new.name}"
+        found = suiting(self.stock(new.pool), *wishes(claim))
+        assert found, f"nothing can be had for {new.name}"
+        assert found[0][1].price <= new.price + 1e-9, "what was bought is dearer than the plan says"
+        made = node(claim, *found[0])
+        made["metadata"]["labels"] = {**made["metadata"]["labels"], **claim["metadata"]["labels"]}
+        spec = claim["spec"]
+        made["spec"]["taints"] += [*(spec.get("taints") or ()), *(spec.get("startupTaints") or ())]
+        status = {"providerID": made["spec"]["providerID"], **made["status"]}
+        self.claims[new.name] = {**claim, "status": status}
+        self.nodes[new.name] = made
+        for each in new.pods:
+            self.bind(each, new.name)
+
+    def _check(self, new: NewClaim) -> None:
+        """Every pod of it may be where it is: whatever planned it."""
+        made = self.nodes[new.name]
+        labels, room = made["metadata"]["labels"], amounts(made["status"]["allocatable"])
+        used, ports = total(pod_requests(each) for each in new.pods), set[HostPort]()
+        assert fits(used, room), f"{new.name} has {room} for {used}"
+        taints = [each for each in self.claims[new.name]["spec"].get("taints") or () if each["effect"] == "NoSchedule"]
+        for each in new.pods:
+            spec = each["spec"]
+            terms = range(max(1, len(required_terms(spec))))
+            wishes_ = [from_pod(spec, at) for at in terms if not _by_field(spec, at)]
+            assert any(each.without(OLD_TYPE).matches(labels) for each in wishes_)
+            assert untolerated(taints, spec.get("tolerations") or ()) is None
+            assert not clash(host_ports(each), ports)
+            ports |= host_ports(each)
+
+    def bind(self, pod: Object, name: str) -> None:
+        bound = copy.deepcopy(pod)
+        bound["spec"]["nodeName"] = name
+        bound["status"] = {"phase": "Running"}
+        self.bound[pod["metadata"]["uid"]] = bound
+
+    def add(self, *nodes: Object) -> None:
+        self.nodes |= {each["metadata"]["name"]: each for each in nodes}
+
+    def remove(self, *pods: Object) -> None:
+        for each in pods:
+            self.bound.pop(each["metadata"]["uid"], None)
+
+    def initialize(self, *names: str) -> None:
+        for name in names or tuple(self.claims):
+            conditions = [{"type": "Initialized", "status": "True"}]
+            self.claims[name]["status"]["conditions"] = conditions
+            self.nodes[name]["metadata"]["labels"][INITIALIZED_LABEL] = "true"
+            self.nodes[name]["spec"]["taints"] = list(self.claims[name]["spec"].get("taints") or ())
+
+    # --- what is seen ---
+
+    def pods_on(self, name: str) -> list[Object]:
+        return [each for each in self.bound.values() if each["spec"]["nodeName"] == name]
+
+    def where(self, pod: Object) -> Object | None:
+        found = self.bound.get(pod["metadata"]["uid"])
+        return self.nodes[found["spec"]["nodeName"]] if found is not None else None
+
+    def node_of(self, pod: Object) -> Object:
+        found = self.where(pod)
+        assert found is not None, f"{pod['metadata']['name']} has no node: {self.reason(pod)}"
+        return found
+
+    def labels_of(self, pod: Object) -> Mapping[str, str]:
+        found: Mapping[str, str] = self.node_of(pod)["metadata"]["labels"]
+        return found
+
+    def name_of(self, pod: Object) -> str:
+        return str(self.node_of(pod)["metadata"]["name"])
+
+    def scheduled(self, pods: Sequence[Object]) -> int:
+        return sum(self.where(each) is not None for each in pods)
+
+    def reason(self, pod: Object) -> str:
+        told = (*self.plan.failures, *self.plan.waiting)
+        return next((why for each, why in told if each["metadata"]["uid"] == pod["metadata"]["uid"]), "not asked")
+
+    def skew(self, key: str, labels: Mapping[str, str] | None = None, namespace: str = "default") -> list[int]:
+        """Pods with these labels by domain, as sorted numbers."""
+        count: Counter[str] = Counter()
+        for each in self.bound.values():
+            metadata, name = each["metadata"], each["spec"]["nodeName"]
+            domain = self.nodes[name]["metadata"]["labels"].get(key)
+            same = all(metadata["labels"].get(one) == value for one, value in (labels or {}).items())
+            if domain is not None and same and metadata["namespace"] == namespace:
+                count[domain] += 1
+        return sorted(count.values())
+
+    def bought(self, pool: str = "") -> list[str]:
+        """Names of the nodes that are NodeClaims'."""
+        return [name for name, each in self.claims.items() if pool in ("", each["metadata"]["labels"][POOL_LABEL])]
+
+    def types_bought(self) -> list[str]:
+        labels = (self.nodes[name]["metadata"]["labels"] for name in self.claims)
+        return sorted(each["node.kubernetes.io/instance-type"] for each in labels)
+
+
+def _by_field(spec: Object, term: int) -> bool:
+    terms = required_terms(spec)
+    return bool(terms and terms[term].get("matchFields"))

@@ -1,0 +1,50 @@
+"""What pods ask of their nodes, against the running server: what is bought follows it."""
+
+from __future__ import annotations
+
+from tests.provision.hosted import CLAIMS, NODES, PODS, Hosted, deployment, pod
+
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+
+
+def test_pods_spread_over_hosts_get_as_many_nodes(hosted: Hosted) -> None:
+    hosted.pool()
+    web = deployment("web", 3, "100m")
+    selector = {"labelSelector": {"matchLabels": {"app": "web"}}}
+    spread = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule", **selector}
+    apart = {"topologyKey": "kubernetes.io/hostname", **selector}
+    web["spec"]["template"]["spec"]["topologySpreadConstraints"] = [spread]
+    web["spec"]["template"]["spec"]["affinity"] = {
+        "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}
+    }
+    hosted.cluster.post(DEPLOYMENTS, web).ok()
+    assert len({each["spec"]["nodeName"] for each in hosted.running(3)}) == 3
+    assert len(hosted.items(CLAIMS)) == 3
+
+
+def test_a_pod_whose_volume_is_missing_is_told_and_nothing_is_bought(hosted: Hosted) -> None:
+    hosted.pool()
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "nobody"}}
+    hosted.cluster.post(PODS, pod("one", volumes=[volume])).ok()
+    wanted = 'Failed to schedule pod, persistentvolumeclaim "nobody" not found'
+    hosted.eventually(lambda: wanted in hosted.events("FailedScheduling"))
+    assert not hosted.items(CLAIMS)
+
+
+def test_pods_of_a_node_that_is_going_are_bought_for_before_they_leave(hosted: Hosted) -> None:
+    hosted.pool()
+    budget = {"spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "web"}}}, "metadata": {"name": "web"}}
+    hosted.cluster.post(BUDGETS, {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", **budget}).ok()
+    hosted.cluster.post(DEPLOYMENTS, deployment("web", 1)).ok()
+    (running,) = hosted.running(1)
+    (first,) = hosted.items(CLAIMS)
+    hosted.cluster.delete(f"{CLAIMS}/{first['metadata']['name']}").ok()
+    hosted.eventually(lambda: len(hosted.items(NODES)) == 2)
+    again = hosted.cluster.get(f"{PODS}/{running['metadata']['name']}").ok()
+    assert again["spec"]["nodeName"] == running["spec"]["nodeName"], "nothing made it leave yet"
+    hosted.cluster.delete(f"{BUDGETS}/web").ok()
+    hosted.eventually(
+        lambda: [each["metadata"]["name"] for each in hosted.items(CLAIMS)] != [first["metadata"]["name"]]
+    )
+    hosted.eventually(lambda: len(hosted.items(CLAIMS)) == 1)

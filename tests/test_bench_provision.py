@@ -1,0 +1,60 @@
+"""The benchmark of provisioning works: with few pods, and its judge is right where the answer is known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bench import plan, provision, report
+from bench.provision_judge import judge, patterns
+from bench.provision_loads import MIXES, diverse
+from shoal.provision.simulator.catalogues import CATALOGUES
+
+TINY = replace(
+    plan.QUICK,
+    provisioned=(12,),
+    catalogues=("kwok<32",),
+    bound_seconds=0.5,
+    mip_seconds=0.2,
+    scheduled=(20,),
+    scheduled_types=5,
+)
+
+
+def test_every_plan_is_judged_and_every_figure_has_a_line(tmp_path: Path) -> None:
+    said: list[str] = []
+    rows = provision.run(TINY, tmp_path, said.append)
+    assert said[0] == "provision: 12 pods, generic, kwok<32"
+    cells = [row.figures["Shoal"] for row in rows if row.kind == "provision"]
+    assert len(cells) == len(MIXES)
+    for each in cells:
+        assert 1.0 <= each["value"] <= each["rule"] + 1e-9
+        assert each["integer"] >= 1.0
+    text = report.tables(rows)
+    assert "12 pods, wide, kwok<32" in text
+    assert "≤ 1.03 x" in text
+    assert "≤ 1 x" in text
+
+
+def test_the_judge() -> None:
+    """Four pods of 0.6 cpu, on nodes of 0.9 for 1 or of 1.9 for 2: three of them on a large one, and a small one."""
+    shapes = [("600m", "100Mi")] * 4
+    types = [each for each in CATALOGUES["kwok36"]() if each.name in ("c-1x-amd64-linux", "c-2x-amd64-linux")]
+    judged = judge(shapes, types, [1.0, 2.0])
+    alone = patterns([(0, [shape]) for shape in shapes], shapes)
+    assert judged.price(alone) == 4.0
+    bound = judged.find_bound(5.0)
+    assert 8 / 3 - 0.01 < bound <= 8 / 3 + 1e-6
+    assert judged.search(alone, 5.0) == pytest.approx(3.0)
+
+
+def test_the_mixes() -> None:
+    assert [len(MIXES[name](100)) for name in MIXES] == [100, 100, 100]
+    assert len(set(MIXES["wide"](1_000))) == 29, "two of upstream's thirty are alike"
+    assert MIXES["wide"](1_000).count(("240m", "300Mi")) == 35
+    asked = diverse(50)
+    assert len(asked) == 50
+    assert sum("topologySpreadConstraints" in each["spec"] for each in asked) == 20
+    assert sum("affinity" in each["spec"] for each in asked) == 20
