@@ -55,6 +55,8 @@ class Sizes:
     scheduled: tuple[int, ...] = (1_000, 5_000, 20_000)
     """Pods with all kinds of constraints, for the speed."""
     scheduled_types: int = 400
+    bought: int = 500
+    """Pods that come to a cluster without nodes; a tenth of them stays."""
     settle: float = 5.0
     """Seconds of rest before memory is read, and before the first load."""
 
@@ -91,6 +93,7 @@ QUICK = Sizes(
     bound_seconds=10,
     mip_seconds=5,
     scheduled=(1_000,),
+    bought=50,
 )
 
 

@@ -46,6 +46,7 @@ PROGRAMS = {
     "flux": Program("flux", "shoal.dev/peers/flux", "v0.76.2"),
     "helm3": Program("helm", "helm.sh/helm/v3/cmd/helm", "v3.21.4"),
     "helm4": Program("helm", "helm.sh/helm/v4/cmd/helm", "v4.2.4"),
+    "karpenter": Program("karpenter", "shoal.dev/peers/karpenter", "v1.14.1"),
     "kind": Program("kind", "sigs.k8s.io/kind", "v0.33.0"),
     "kube-apiserver": _kubernetes("cmd/kube-apiserver"),
     "kube-controller-manager": _kubernetes("cmd/kube-controller-manager"),

@@ -1,0 +1,341 @@
+"""Nodes just in time from end to end: pods come to a cluster without nodes, most of them leave, a price and a template
+change.
+
+One `shoal up` with a worker inside, a ManagedCluster of no nodes, a dozen types of machines to buy. From the second
+step on a watching client looks whether the PodDisruptionBudget and the NodePool's budget hold at every change.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+import yaml
+
+from bench.measure import SHOAL, Row
+from bench.plan import Sizes
+from bench.processes import cpu_seconds
+from bench.provision_judge import judge
+from bench.provision_loads import Shape
+from bench.provision_watch import Watched, has
+from bench.servers import Failed, Shoal
+from bench.story import DEPLOYMENTS, MANAGED, WORKERS
+from shoal.fit.resources import amounts
+from shoal.kinds.sizes import CAPACITY, MEMBER, PRICE, Size, announcement, machine_spec
+from shoal.provision.cloudprovider import InstanceType
+
+Object = dict[str, Any]
+
+RUN_GOAL, BOUND_GOAL = 5.0, 1.05
+NAME = "east"
+EMBEDDED = "infrastructure.cluster.x-k8s.io"
+CAPI = "/apis/cluster.x-k8s.io/v1beta2/namespaces/default/machinedeployments"
+TEMPLATES = "/apis/infrastructure.cluster.x-k8s.io/v1alpha1/namespaces/default/embeddedmachinetemplates"
+CLASSES = "/apis/karpenter.cluster.x-k8s.io/v1alpha1/clusterapinodeclasses"
+POOLS, CLAIMS = "/apis/karpenter.sh/v1/nodepools", "/apis/karpenter.sh/v1/nodeclaims"
+PODS = "/api/v1/namespaces/default/pods"
+PDBS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+FAMILIES = {"compute": (2, 0.0425), "general": (4, 0.048), "memory": (8, 0.063)}
+"""GiB, and price an hour, for each CPU."""
+TYPES = {
+    f"{family}-{cpu}": Size(f"{family}-{cpu}", str(cpu), f"{cpu * ratio}Gi", f"{cpu * price:g}")
+    for family, (ratio, price) in FAMILIES.items()
+    for cpu in (2, 4, 8, 16)
+}
+PARTS: dict[str, tuple[Shape, float]] = {
+    "front": (("500m", "1Gi"), 0.5),
+    "back": (("1", "3Gi"), 0.3),
+    "cache": (("1500m", "10Gi"), 0.2),
+}
+"""Deployments: what a pod of each asks for, and its share of all pods."""
+LESS = 10
+BUDGET = "20%"
+DEARER = 3.0
+QUIET_SECONDS = 45.0
+"""Without a change the cluster is at rest: longer than a look at it and the second look together take."""
+LONGEST, LOOK_SECONDS = 900.0, 0.1
+BOUND_SECONDS = 20.0
+LABELS = {"app.kubernetes.io/part-of": "story"}
+
+
+class Up(Shoal):
+    name = "Shoal with a worker"
+    command = ("up", "--workers", "1")
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """A connection for each request: between two of them minutes may pass."""
+
+    host: str
+    port: int
+    token: str
+    below: str = ""
+
+    def ask(self, method: str, path: str, body: Object | None = None) -> Any:
+        """None: there is none."""
+        answer = self._answer(method, path, body)
+        content = answer.read()
+        if answer.status >= 300 and answer.status != 404:
+            raise Failed(f"{method} {path}: {answer.status} {content.decode(errors='replace')}")
+        return orjson.loads(content) if answer.status < 300 else None
+
+    def watch(self, path: str) -> Iterator[Object]:
+        """All that are there come first, as added."""
+        answer = self._answer("GET", f"{path}?watch=true")
+        return (orjson.loads(line) for line in answer)
+
+    def _answer(self, method: str, path: str, body: Object | None = None) -> http.client.HTTPResponse:
+        context = ssl._create_unverified_context()
+        connection = http.client.HTTPSConnection(self.host, self.port, context=context, timeout=LONGEST)
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": kind}
+        connection.request(method, self.below + path, None if body is None else orjson.dumps(body), headers)
+        return connection.getresponse()
+
+
+@dataclass(slots=True)
+class Fleet:
+    server: Shoal
+    inside: Api
+    worker: Api
+    """The root of the worker, where the machines are."""
+    prices: dict[str, float] = field(default_factory=dict)
+
+    def cpu(self) -> float:
+        return cpu_seconds(pid for pids in self.server.pids().values() for pid in pids)
+
+    def claims(self) -> list[Object]:
+        found: list[Object] = self.inside.ask("GET", CLAIMS)["items"]
+        return found
+
+    def cost(self) -> float:
+        types = [each["metadata"]["labels"]["node.kubernetes.io/instance-type"] for each in self.claims()]
+        return sum(self.prices[name] for name in types)
+
+    def above_bound(self, count: int) -> float:
+        shapes = [shape for name, number in parts(count).items() for shape in [PARTS[name][0]] * number]
+        types = [InstanceType(name, amounts(size.capacity), amounts(size.capacity), ()) for name, size in TYPES.items()]
+        judged = judge(shapes, types, [self.prices[name] for name in TYPES])
+        return self.cost() / judged.find_bound(BOUND_SECONDS)
+
+
+def parts(count: int) -> dict[str, int]:
+    """So many pods of each; the first makes up for what is rounded off."""
+    found = {name: int(count * share) for name, (_, share) in PARTS.items()}
+    found["front"] += count - sum(found.values())
+    return found
+
+
+def run(sizes: Sizes, directory: Path, say: Callable[[str], None]) -> list[Row]:
+    count = sizes.bought
+    with Up(directory / "provision") as server:
+        server.start()
+        fleet = prepared(server)
+        time.sleep(sizes.settle)
+        say(f"provision: {count:,} pods come to a cluster without nodes")
+        rows = came(fleet, count)
+        watched = Watched(count // LESS * 9 // 10, BUDGET, _asked_cpu(count // LESS))
+        with watching(fleet, watched):
+            say(f"provision: scaled to {count // LESS:,}")
+            rows += left(fleet, count // LESS, watched)
+            say("provision: a price changes")
+            rows += dearer(fleet, count // LESS, watched)
+            say("provision: the template changes")
+            rows += drifted(fleet, watched)
+        for each in watched.broken[:10]:
+            say(f"provision: BROKEN: {each}")
+        held = 100 * (1 - len(watched.broken) / watched.changes)
+        title = f"changes seen at which budgets, PDB and room held (of {watched.changes:,})"
+        rows.append(_row(title, "%", held, 100, at_least=True))
+    return rows
+
+
+def prepared(server: Shoal) -> Fleet:
+    hub = Api(server.host, server.port, server.token)
+    _until(lambda: [_phase(obj) for obj in hub.ask("GET", WORKERS)["items"]] == ["Running"], "there is no worker")
+    managed = _of(f"{EMBEDDED}/v1alpha1", "ManagedCluster", NAME)
+    hub.ask("POST", MANAGED, {**managed, "spec": {"nodes": 0, "register": False}})
+    _until(lambda: _phase(hub.ask("GET", f"{MANAGED}/{NAME}")) == "Running", f"{NAME} is not Running")
+    secret = hub.ask("GET", f"/api/v1/namespaces/default/secrets/{NAME}-kubeconfig")
+    token = yaml.safe_load(base64.b64decode(secret["data"]["value"]))["users"][0]["user"]["token"]
+    data = server.data / "workers" / "worker-1"
+    worker = Api(server.host, int((data / "port").read_text()), (data / "admin-token").read_text().strip())
+    fleet = Fleet(server, Api(hub.host, hub.port, token, f"/managedclusters/default/{NAME}"), worker)
+    for name, size in TYPES.items():
+        worker.ask("POST", TEMPLATES, _template(size))
+        worker.ask("POST", CAPI, _machines(size))
+        fleet.prices[name] = float(size.price)
+    _until(lambda: fleet.inside.ask("POST", CLASSES, _node_class()) is not None, "node classes are not served")
+    fleet.inside.ask("POST", POOLS, _pool())
+    _until(lambda: has(fleet.inside.ask("GET", f"{POOLS}/default"), "Ready"), "the NodePool is not ready")
+    return fleet
+
+
+def came(fleet: Fleet, count: int) -> list[Row]:
+    events = fleet.inside.watch(DEPLOYMENTS)
+    began, used = time.perf_counter(), fleet.cpu()
+    for name, number in parts(count).items():
+        fleet.inside.ask("POST", DEPLOYMENTS, _deployment(name, number))
+    ready: dict[str, int] = {}
+    for event in events:
+        obj = event["object"]
+        ready[obj["metadata"]["name"]] = (obj.get("status") or {}).get("readyReplicas") or 0
+        if sum(ready.values()) == count:
+            break
+    took, cpu = time.perf_counter() - began, fleet.cpu() - used
+    nodes = len(fleet.claims())
+    return [
+        _row(f"{count:,} pods come to a cluster without nodes, all run ({nodes} nodes)", "s", took, RUN_GOAL),
+        _row("and CPU time of all processes", "CPU-s", cpu, 0),
+        _row("what these nodes cost / LP bound", "x", fleet.above_bound(count), 0),
+    ]
+
+
+def left(fleet: Fleet, count: int, watched: Watched) -> list[Row]:
+    spec = {"minAvailable": watched.least_ready, "selector": {"matchLabels": LABELS}}
+    fleet.inside.ask(
+        "POST",
+        PDBS,
+        {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "story"}, "spec": spec},
+    )
+    began, used = time.monotonic(), fleet.cpu()
+    for name, number in parts(count).items():
+        fleet.inside.ask("PATCH", f"{DEPLOYMENTS}/{name}", {"spec": {"replicas": number}})
+    _until(lambda: len(watched.pods) == count, f"{count} pods are not left")
+    took = _rest(watched) - began
+    nodes = len(fleet.claims())
+    return [
+        _row(f"scaled to {count:,}: consolidated, {BUDGET} at a time, and at rest ({nodes} nodes)", "s", took, 0),
+        _row("and CPU time of all processes", "CPU-s", fleet.cpu() - used, 0),
+        _row("what is left costs / LP bound", "x", fleet.above_bound(count), BOUND_GOAL),
+    ]
+
+
+def dearer(fleet: Fleet, count: int, watched: Watched) -> list[Row]:
+    """Of the type that most nodes are of."""
+    types = watched.types()
+    name = max(sorted(set(types)), key=types.count)
+    fleet.prices[name] *= DEARER
+    began = time.monotonic()
+    said = {"metadata": {"annotations": {PRICE: f"{fleet.prices[name]:g}"}}}
+    fleet.worker.ask("PATCH", f"{CAPI}/{NAME}-{name}", said)
+    _until(lambda: name not in watched.types() and watched.at_rest(), f"nodes are left of {name}, which is dear")
+    title = f"the price of {types.count(name)} of {len(types)} nodes is {DEARER:g} times as high: "
+    return [
+        _row(f"{title}other nodes, and at rest", "s", _rest(watched) - began, 0),
+        _row("what there is then costs / LP bound", "x", fleet.above_bound(count), 0),
+    ]
+
+
+def drifted(fleet: Fleet, watched: Watched) -> list[Row]:
+    nodes, began = len(fleet.claims()), time.monotonic()
+    fleet.inside.ask(
+        "PATCH", f"{POOLS}/default", {"spec": {"template": {"metadata": {"labels": {"example.com/team": "blue"}}}}}
+    )
+
+    def rolled() -> bool:
+        found = [each["metadata"]["labels"].get("example.com/team") for each in fleet.claims()]
+        return set(found) == {"blue"} and watched.at_rest()
+
+    _until(rolled, "nodes are left of the template before")
+    took = time.monotonic() - began
+    return [_row(f"another template: {nodes} nodes are replaced, {BUDGET} at a time, replacements first", "s", took, 0)]
+
+
+@contextmanager
+def watching(fleet: Fleet, watched: Watched) -> Iterator[None]:
+    """Tells of all events, from two threads."""
+    turn = threading.Lock()
+
+    def read(events: Iterator[Object], told: Callable[[Object, float], None]) -> None:
+        for event in events:
+            with turn:
+                told(event, time.monotonic())
+
+    for path, told in ((PODS, watched.pod), (CLAIMS, watched.claim)):
+        threading.Thread(target=read, args=(fleet.inside.watch(path), told), daemon=True).start()
+    _until(lambda: len(watched.claims) == len(fleet.claims()), "the watches do not tell of all nodes")
+    yield
+
+
+def _asked_cpu(count: int) -> int:
+    return sum(amounts({"cpu": PARTS[name][0][0]})["cpu"] * number for name, number in parts(count).items())
+
+
+def _phase(obj: Object | None) -> str:
+    return str(((obj or {}).get("status") or {}).get("phase"))
+
+
+def _rest(watched: Watched) -> float:
+    """When it came to rest."""
+    _until(
+        lambda: watched.at_rest() and time.monotonic() > watched.moved + QUIET_SECONDS, "the cluster comes to no rest"
+    )
+    return watched.moved
+
+
+def _until(look: Callable[[], bool], otherwise: str) -> None:
+    deadline = time.monotonic() + LONGEST
+    while not look():
+        if time.monotonic() > deadline:
+            raise Failed(f"{otherwise}, after {LONGEST:.0f} s")
+        time.sleep(LOOK_SECONDS)
+
+
+def _row(title: str, unit: str, value: float, goal: float, *, at_least: bool = False) -> Row:
+    return Row(title, "clusters", goal, {SHOAL: {"value": value, "unit": unit, "at_least": at_least}})
+
+
+# --- what is put there ---
+
+
+def _template(size: Size) -> Object:
+    spec = {"template": {"spec": machine_spec(size, bought=True)}}
+    return {**_of(f"{EMBEDDED}/v1alpha1", "EmbeddedMachineTemplate", f"{NAME}-{size.name}"), "spec": spec}
+
+
+def _machines(size: Size) -> Object:
+    name = f"{NAME}-{size.name}"
+    reference = {"apiGroup": EMBEDDED, "kind": "EmbeddedMachineTemplate", "name": name}
+    said = {**announcement(size), f"{CAPACITY}taints": "karpenter.sh/unregistered=:NoExecute"}
+    found = _of("cluster.x-k8s.io/v1beta2", "MachineDeployment", name)
+    found["metadata"] |= {"labels": {MEMBER: "", **LABELS}, "annotations": said}
+    template = {"spec": {"clusterName": NAME, "infrastructureRef": reference}}
+    return {**found, "spec": {"clusterName": NAME, "replicas": 0, "template": template}}
+
+
+def _node_class() -> Object:
+    """Of the sizes that every ManagedCluster has, none is bought."""
+    spec = {"scalableResourceSelector": {"matchLabels": LABELS}}
+    return {**_of("karpenter.cluster.x-k8s.io/v1alpha1", "ClusterAPINodeClass", "default"), "spec": spec}
+
+
+def _pool() -> Object:
+    reference = {"group": "karpenter.cluster.x-k8s.io", "kind": "ClusterAPINodeClass", "name": "default"}
+    disruption = {"consolidateAfter": "0s", "budgets": [{"nodes": BUDGET}]}
+    spec = {"template": {"spec": {"nodeClassRef": reference, "requirements": []}}, "disruption": disruption}
+    return {**_of("karpenter.sh/v1", "NodePool", "default"), "spec": spec}
+
+
+def _deployment(name: str, count: int) -> Object:
+    (cpu, memory), _ = PARTS[name]
+    labels = {"app": name}
+    resources = {"requests": {"cpu": cpu, "memory": memory}}
+    container = {"name": "main", "image": "example.com/app:1", "resources": resources}
+    template = {"metadata": {"labels": {**LABELS, **labels}}, "spec": {"containers": [container]}}
+    spec = {"replicas": count, "selector": {"matchLabels": labels}, "template": template}
+    return {**_of("apps/v1", "Deployment", name), "spec": spec}
+
+
+def _of(version: str, kind: str, name: str) -> Object:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name}}
