@@ -8,6 +8,7 @@ import click
 
 from shoal.assemble.controllers import DEFAULT_RESOURCES, LOOPS, Controllers, NotServed, Wanted, run_controllers
 from shoal.cli.asking import AskingError
+from shoal.cli.leading import leading_options
 from shoal.client.transport import Unreachable
 from shoal.objects.errors import Forbidden, Unauthorized
 
@@ -22,15 +23,6 @@ def loop_names(context: click.Context, option: click.Parameter, value: str) -> t
     if "syncer" in names and "importer" not in names:
         raise click.BadParameter("syncer goes with importer, which tells it what a cluster serves")
     return names
-
-
-def address(context: click.Context, option: click.Parameter, value: str | None) -> tuple[str, int] | None:
-    if not value:
-        return None
-    host, colon, port = value.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535:
-        raise click.BadParameter(f"{value}: give an address and a port, such as 127.0.0.1:8081")
-    return host.strip("[]") or "0.0.0.0", int(port)
 
 
 @click.command(name="controllers")
@@ -64,19 +56,7 @@ def address(context: click.Context, option: click.Parameter, value: str | None) 
     show_default=True,
     help="Whether a negotiated API is served without anybody saying so.",
 )
-@click.option(
-    "--leader-elect",
-    type=bool,
-    is_flag=False,
-    flag_value=True,
-    default=True,
-    show_default=True,
-    help="Of several such processes one acts, the holder of a Lease.",
-)
-@click.option("--leader-elect-namespace", default="kube-system", show_default=True, help="Where that Lease is.")
-@click.option(
-    "--health-address", callback=address, metavar="HOST:PORT", help="Serves /healthz, /readyz and /metrics there."
-)
+@leading_options
 def command(
     kubeconfig: Path,
     context: str,

@@ -18,7 +18,7 @@ from shoal.assemble.provisioner import (
     run_provisioner,
 )
 from shoal.cli.asking import AskingError
-from shoal.cli.controllers import address
+from shoal.cli.leading import leading_options
 from shoal.client.transport import Unreachable
 from shoal.kinds.karpenter import seconds
 from shoal.objects.errors import Forbidden, Unauthorized
@@ -96,19 +96,7 @@ def gates(context: click.Context, option: click.Parameter, value: str) -> dict[s
 )
 @click.option("--feature-gates", default="", callback=gates, metavar="NAME=true,…", help=f"Some of {', '.join(GATES)}.")
 @click.option("--install-crds", is_flag=True, help="Creates the definitions that the cluster lacks.")
-@click.option(
-    "--leader-elect",
-    type=bool,
-    is_flag=False,
-    flag_value=True,
-    default=True,
-    show_default=True,
-    help="Of several such processes one acts, the holder of a Lease.",
-)
-@click.option("--leader-elect-namespace", default="kube-system", show_default=True, help="Where that Lease is.")
-@click.option(
-    "--health-address", callback=address, metavar="HOST:PORT", help="Serves /healthz, /readyz and /metrics there."
-)
+@leading_options
 def command(
     kubeconfig: Path | None,
     context: str,
