@@ -50,7 +50,7 @@ class ClusterNodes:
 async def plan_nodes(client: Client, given: Sequence[Object], changes: Sequence[Change]) -> list[ClusterNodes]:
     """Of every hosted cluster, by name; those of others are not there."""
     clusters, _ = await client.list_all(CLUSTERS)
-    machines = await _machines(client)
+    machines = await machines_by_owner(client)
     roots = await _roots(client, given, changes)
     room = asyncio.Semaphore(AT_ONCE)
 
@@ -75,7 +75,7 @@ async def plan_nodes(client: Client, given: Sequence[Object], changes: Sequence[
     return [each for each in found if each is not None]
 
 
-async def _machines(client: Client) -> dict[str, list[Object]]:
+async def machines_by_owner(client: Client) -> dict[str, list[Object]]:
     """MachineDeployments by the label of the workload Clusters they are for. Those of a ManagedCluster are at its
     worker: they are as its spec says."""
     found: dict[str, list[Object]] = {}

@@ -10,17 +10,20 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from shoal.assemble.datadir import default_data_dir
-from shoal.client.kubeconfig import KubeconfigError, load
-from shoal.client.requests import Client
-from shoal.client.transport import Unreachable
+from shoal.cli.progress import progress
 from shoal.objects.errors import Forbidden, ShoalError, Unauthorized
 
+if TYPE_CHECKING:
+    from shoal.client.requests import Client
+
 T = TypeVar("T")
+UNREACHABLE, DENIED = 3, 4
+"""Exit codes."""
 
 
 class AskingError(ShoalError):
@@ -54,8 +57,18 @@ def hub_kubeconfig(kubeconfig: Path | None, data_dir: Path | None) -> Path:
     return file
 
 
-def ask(kubeconfig: Path | None, data_dir: Path | None, question: Callable[[Client], Awaitable[T]]) -> T:
-    """The answer of the hub."""
+def ask(
+    kubeconfig: Path | None,
+    data_dir: Path | None,
+    question: Callable[[Client], Awaitable[T]],
+    doing: str = "asking the hub",
+) -> T:
+    """The answer of the hub; what it refuses for other reasons than rights is a StatusError. `doing` is what a person
+    reads while it takes long."""
+    # The client loads for longer than help may take.
+    from shoal.client.kubeconfig import KubeconfigError, load  # noqa: PLC0415
+    from shoal.client.transport import Unreachable  # noqa: PLC0415
+
     file = hub_kubeconfig(kubeconfig, data_dir)
 
     async def run() -> T:
@@ -66,10 +79,17 @@ def ask(kubeconfig: Path | None, data_dir: Path | None, question: Callable[[Clie
             await client.close()
 
     try:
-        return asyncio.run(run())
+        with progress(doing):
+            return asyncio.run(run())
     except KubeconfigError as error:
-        raise AskingError(str(error)) from None
+        raise AskingError(str(error), "shoal kubeconfig prints the one shoal up wrote") from None
     except Unreachable as error:
-        raise AskingError(f"the hub does not answer: {error}", "start it: shoal up", exit_code=3) from None
+        hint = f"{file} is of another hub, or of an earlier one" if _distrusts(error) else "start it: shoal up"
+        raise AskingError(f"the hub does not answer: {error}", hint, UNREACHABLE) from None
     except (Unauthorized, Forbidden) as error:
-        raise AskingError(str(error), f"the credentials are those in {file}", exit_code=4) from None
+        raise AskingError(str(error), f"the credentials are those in {file}", DENIED) from None
+
+
+def _distrusts(error: BaseException) -> bool:
+    """Whether the server's certificate is not by the authority in the kubeconfig."""
+    return "CERTIFICATE_VERIFY_FAILED" in str(error.__cause__)

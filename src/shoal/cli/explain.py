@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from shoal.assemble.explain import Explanation, Verdict, explain_managed_cluster
-from shoal.assemble.plan import Explanation as Placed
-from shoal.assemble.plan import explain_object
 from shoal.cli import explain_worker
 from shoal.cli.asking import AskingError, ask, hub_options
-from shoal.cli.printing import table, tell
+from shoal.cli.printing import output_option, table, tell
 from shoal.client.requests import Client
 from shoal.objects.errors import NotFound, StatusError
+
+if TYPE_CHECKING:
+    from shoal.assemble.explain import Explanation, Verdict
+    from shoal.assemble.plan import Explanation as Placed
 
 KINDS = ("managedcluster", "managedclusters", "mc")
 DEPLOYMENT = "Deployment"
@@ -26,7 +28,7 @@ SHOWN = 20
 @click.argument("kind", metavar="managedcluster|worker|deployment|KIND")
 @click.argument("name")
 @click.option("-n", "--namespace", default="default", show_default=True)
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@output_option()
 @hub_options
 def command(kind: str, name: str, namespace: str, output: str, kubeconfig: Path | None, data_dir: Path | None) -> None:
     """Why a ManagedCluster is on its Worker, or why it waits and what single change would let it be hosted. Of a
@@ -40,6 +42,9 @@ def command(kind: str, name: str, namespace: str, output: str, kubeconfig: Path 
         return
 
     async def question(client: Client) -> Explanation:
+        # What decides loads for longer than help may take.
+        from shoal.assemble.explain import explain_managed_cluster  # noqa: PLC0415
+
         return await explain_managed_cluster(client, namespace, name)
 
     try:
@@ -53,6 +58,8 @@ def placed(kind: str, name: str, namespace: str, output: str, kubeconfig: Path |
     title = DEPLOYMENT if kind.lower() in ("deployment", "deployments", "deploy") else kind
 
     async def question(client: Client) -> Placed:
+        from shoal.assemble.plan import explain_object  # noqa: PLC0415
+
         return await explain_object(client, title, namespace, name)
 
     try:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from shoal.assemble.explain import WorkerExplanation, explain_a_worker
 from shoal.cli.asking import AskingError, ask
 from shoal.cli.printing import table, tell
 from shoal.client.requests import Client
 from shoal.objects.errors import NotFound
+
+if TYPE_CHECKING:
+    from shoal.assemble.explain import WorkerExplanation
 
 KINDS = ("worker", "workers", "wk")
 SHOWN = 50
@@ -17,6 +20,8 @@ SHOWN = 50
 
 def explain(name: str, output: str, kubeconfig: Path | None, data_dir: Path | None) -> None:
     async def question(client: Client) -> WorkerExplanation:
+        from shoal.assemble.explain import explain_a_worker  # noqa: PLC0415  loads for longer than help may take
+
         return await explain_a_worker(client, name)
 
     try:

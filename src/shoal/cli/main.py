@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
+import os
 import sys
+from pathlib import Path
+from typing import NoReturn
 
 import click
 
@@ -22,11 +26,27 @@ COMMANDS = {
     "nodes": "simulated nodes at any API server",
     "provisioner": "nodes for one cluster, just in time, from Cluster API Machines",
     "crds": "prints Shoal's CustomResourceDefinitions",
+    "apply": "applies manifests, where there is no kubectl",
+    "backup": "writes all of a store to a file, while it serves",
+    "restore": "makes a store of a backup, in SQLite or etcd",
+    "fsck": "says what is wrong with a store, and what to do",
+    "encrypt": "writes Secrets anew with the first of the encryption keys",
     "kubeconfig": "prints the admin's kubeconfig, or a managed cluster's",
     "status": "the fleet on one page",
+    "top": "the fleet as it moves: workers, clusters, replicas, nodes, cost",
+    "tree": "who owns an object and what it owns, into the clusters it is in",
     "explain": "why a managed cluster or a workload is where it is, or waits",
     "plan": "what manifests would place where, without applying them",
+    "logs": "what happened to an object, or what a process of this machine said",
+    "doctor": "what this machine has and lacks for Shoal",
+    "completion": "prints what completes shoal in a shell",
+    "reset": "removes a data directory",
 }
+COMPLETE = "_SHOAL_COMPLETE"
+"""The environment variable by which a shell asks what comes next."""
+USAGE, INTERRUPTED = 2, 130
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 class Commands(click.Group):
@@ -40,32 +60,71 @@ class Commands(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def shell_complete(self, context: click.Context, incomplete: str) -> list[click.shell_completion.CompletionItem]:
+        """From the table: to name the commands none of them is loaded."""
+        item = click.shell_completion.CompletionItem
+        found = [item(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
+        return [*found, *click.Command.shell_complete(self, context, incomplete)]
+
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="shoal")
-def shoal() -> None:
+@click.pass_context
+def shoal(context: click.Context) -> None:
     """A fleet of Kubernetes clusters behind one Kubernetes API."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 def main() -> None:
     if sys.platform == "win32":
         fail("Windows is not supported natively", "run Shoal in WSL2")
+    name = "kubectl shoal" if Path(sys.argv[0]).name.startswith("kubectl-") else "shoal"
     try:
-        shoal()
+        code = shoal.main(prog_name=name, complete_var=COMPLETE, standalone_mode=False)
+        sys.stdout.flush()
     except ShoalError as error:
         fail(str(error), getattr(error, "hint", ""), getattr(error, "exit_code", 1))
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        raise SystemExit(USAGE) from None
+    except click.UsageError as error:
+        of = error.ctx.command_path if error.ctx is not None else name
+        fail(error.format_message(), f"{of} --help", USAGE)
+    except click.ClickException as error:
+        fail(error.format_message())
+    except (click.Abort, KeyboardInterrupt):
+        raise SystemExit(INTERRUPTED) from None
+    except OSError as error:
+        _fail_of_the_system(error)
+    raise SystemExit(code if isinstance(code, int) else 0)
 
 
-def fail(message: str, hint: str = "", exit_code: int = 1) -> None:
+def fail(message: str, hint: str = "", exit_code: int = 1) -> NoReturn:
     """What went wrong, then the command to type."""
     print(f"error: {message}", file=sys.stderr)
     if hint:
         print(f"hint: {hint}", file=sys.stderr)
     raise SystemExit(exit_code)
+
+
+def _fail_of_the_system(error: OSError) -> NoReturn:
+    if error.errno == errno.EPIPE:
+        # Who reads has enough. What Python still holds must not be written either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(1)
+    what = (error.strerror or str(error)).lower()
+    where = f"{error.filename}: " if error.filename else ""
+    hint = ""
+    if error.errno in _NO_SPACE:
+        hint = "shoal doctor shows what is free; --data-dir names a directory elsewhere"
+    elif error.errno in _NOT_OURS:
+        hint = "give a directory that is yours, such as --data-dir ~/shoal"
+    fail(f"{where}{what}", hint)
 
 
 if __name__ == "__main__":

@@ -3,20 +3,22 @@ Changes nothing."""
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import yaml
 
-from shoal.assemble.plan import Change, plan_objects
-from shoal.assemble.plan_nodes import ClusterNodes, plan_nodes
 from shoal.cli.asking import AskingError, ask, hub_options
-from shoal.cli.printing import table, tell
+from shoal.cli.manifests import in_namespace
+from shoal.cli.manifests import read as read
+from shoal.cli.printing import output_option, table, tell
 from shoal.client.requests import Client
 from shoal.objects.errors import StatusError
+
+if TYPE_CHECKING:
+    from shoal.assemble.plan import Change
+    from shoal.assemble.plan_nodes import ClusterNodes
 
 Object = dict[str, Any]
 
@@ -26,39 +28,28 @@ Object = dict[str, Any]
     "-f", "--filename", required=True, help="Manifests of workloads, Placements and Clusters; - is standard input."
 )
 @click.option("-n", "--namespace", default="default", show_default=True, help="Of objects that do not name theirs.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@output_option()
 @hub_options
 def command(filename: str, namespace: str, output: str, kubeconfig: Path | None, data_dir: Path | None) -> None:
     """What applying manifests would place where, which replicas would move, which nodes would be bought for them, and
     what the fleet costs an hour. Nothing is changed."""
-    given = [_in_namespace(obj, namespace) for obj in read(filename)]
+    given = [in_namespace(obj, namespace) for obj in read(filename)]
 
     async def question(client: Client) -> tuple[list[Change], list[ClusterNodes]]:
+        # What places and buys loads for longer than help may take.
+        from shoal.assemble.plan import plan_objects  # noqa: PLC0415
+        from shoal.assemble.plan_nodes import plan_nodes  # noqa: PLC0415
+
         changes = await plan_objects(client, given)
         return changes, await plan_nodes(client, given, changes)
 
     try:
-        changes, nodes = ask(kubeconfig, data_dir, question)
+        changes, nodes = ask(kubeconfig, data_dir, question, "planning")
     except StatusError as error:
         raise AskingError(str(error)) from None
     said = [{**asdict(one), "added": one.added, "removed": one.removed, "moved": one.moved} for one in changes]
     said += [_nodes(one) for one in nodes]
     tell(said, [*text(changes), *node_text(nodes)], output)
-
-
-def read(filename: str) -> list[Object]:
-    try:
-        content = sys.stdin.read() if filename == "-" else Path(filename).read_text()
-        found = [obj for obj in yaml.safe_load_all(content) if obj]
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise AskingError(f"{filename} cannot be read: {error}") from None
-    found = [item for obj in found for item in _items(obj)]
-    for obj in found:
-        if not isinstance(obj, dict) or not obj.get("kind") or not (obj.get("metadata") or {}).get("name"):
-            raise AskingError(
-                f"{filename} has something that is not a named object", "each needs kind and metadata.name"
-            )
-    return found
 
 
 def text(changes: list[Change]) -> list[str]:
@@ -106,12 +97,3 @@ def node_text(nodes: list[ClusterNodes]) -> list[str]:
 def _nodes(one: ClusterNodes) -> Object:
     found = asdict(one.found) if one.found is not None else {"problem": one.problem}
     return {"kind": "Nodes", "cluster": one.cluster, **found}
-
-
-def _items(obj: Object) -> list[Object]:
-    is_list = isinstance(obj, dict) and str(obj.get("kind", "")).endswith("List") and "items" in obj
-    return list(obj["items"]) if is_list else [obj]
-
-
-def _in_namespace(obj: Object, namespace: str) -> Object:
-    return {**obj, "metadata": {"namespace": namespace, **obj["metadata"]}}

@@ -1,21 +1,36 @@
-"""How commands print what they found: as lines for people, or as JSON with everything."""
+"""How commands print what they found: as lines for people, or as JSON or YAML with everything."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import click
 import orjson
+import yaml
+
+
+def output_option(*own: str, wide: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """`-o`; `own` are forms of this command alone."""
+    choices = ["text", *(["wide"] if wide else []), *own, "json", "yaml"]
+    return click.option("-o", "--output", type=click.Choice(choices), default="text", show_default=True)
 
 
 def tell(found: object, lines: Iterable[str], output: str) -> None:
-    """`output` is `json` or `text`."""
-    if output == "json":
-        lines = [orjson.dumps(found, option=orjson.OPT_INDENT_2).decode()]
+    """`found` is all of it, for programs; `lines` are what people see."""
+    if output in ("json", "yaml"):
+        lines = [as_text(found, output)]
     for line in lines:
         click.echo(line)
 
 
+def as_text(found: object, output: str) -> str:
+    text = orjson.dumps(found, option=orjson.OPT_INDENT_2).decode()
+    # By way of JSON: YAML then has what JSON would have, and nothing of Python's own.
+    return text if output == "json" else yaml.safe_dump(orjson.loads(text), sort_keys=False).rstrip("\n")
+
+
 def table(lines: list[list[str]]) -> list[str]:
+    """The first line is the head."""
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping
@@ -38,7 +40,7 @@ class HttpsTransport:
             ) as answer:
                 return answer.status, {k.lower(): v for k, v in answer.headers.items()}, await answer.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unreachable(f"{self._server} cannot be reached: {error}") from error
+            raise Unreachable(f"{self._server} cannot be reached: {_why(error)}") from error
 
     async def stream(
         self, method: str, path: str, query: str, headers: Mapping[str, str]
@@ -47,7 +49,7 @@ class HttpsTransport:
         try:
             answer = await self._open().request(method, self._url(path, query), headers=headers, timeout=timeout)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unreachable(f"{self._server} cannot be reached: {error}") from error
+            raise Unreachable(f"{self._server} cannot be reached: {_why(error)}") from error
         return answer.status, _pieces(answer)
 
     def _url(self, path: str, query: str) -> str:
@@ -67,6 +69,17 @@ def _watched_over(address: aiohttp.AddrInfoType) -> socket.socket:
         if hasattr(socket, option):
             made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
     return made
+
+
+def _why(error: Exception) -> str:
+    """The reason alone: aiohttp's own words name objects of Python's."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return str(error.certificate_error)
+    if isinstance(error, aiohttp.ClientConnectorError):
+        reason = error.os_error
+        known = os.strerror(reason.errno) if reason.errno in errno.errorcode else reason.strerror
+        return (known or str(reason)).lower()
+    return str(error) or "it took too long"
 
 
 async def _pieces(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:

@@ -111,11 +111,18 @@ class Client:
         return await self.call("PATCH", path, body=patch, content="application/merge-patch+json")
 
     async def apply(
-        self, kind: Kind, obj: Object, manager: str, *, force: bool = True, subresource: str = ""
+        self,
+        kind: Kind,
+        obj: Object,
+        manager: str,
+        *,
+        force: bool = True,
+        subresource: str = "",
+        dry_run: bool = False,
     ) -> Object:
         metadata = obj["metadata"]
         path = self.path(kind, metadata["name"], metadata.get("namespace", ""), subresource)
-        query = {"fieldManager": manager, "force": "true" if force else "false"}
+        query = {"fieldManager": manager, "force": "true" if force else "false", "dryRun": "All" if dry_run else ""}
         return await self.call("PATCH", path, query, obj, "application/apply-patch+yaml")
 
     async def delete(
@@ -181,22 +188,28 @@ class Client:
 
     async def discover(self) -> list[tuple[Kind, frozenset[str]]]:
         """Everything the server serves, preferred versions only, with the verbs it allows."""
+        found: list[tuple[Kind, frozenset[str]]] = []
+        for group in await self.groups():
+            seen: set[str] = set()
+            for version in group["versions"]:
+                for item in version["resources"]:
+                    if item["resource"] in seen:
+                        continue
+                    seen.add(item["resource"])
+                    name = group["metadata"].get("name", "")
+                    kind = Kind(name, version["version"], item["resource"], item["scope"] == "Namespaced")
+                    found.append((kind, frozenset(item["verbs"])))
+        return found
+
+    async def groups(self) -> list[Object]:
+        """What aggregated discovery says: groups, in them versions, the preferred first, in them resources."""
         root = f"/clusters/{self._cluster}" if self._cluster else ""
         accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-        found: list[tuple[Kind, frozenset[str]]] = []
+        found: list[Object] = []
         for path in ("/api", "/apis"):
             headers = {**self._headers, "accept": accept}
             status, _, answer = await self._transport.request("GET", root + path, "", headers, b"")
-            for group in _checked(answer, status)["items"]:
-                seen: set[str] = set()
-                for version in group["versions"]:
-                    for item in version["resources"]:
-                        if item["resource"] in seen:
-                            continue
-                        seen.add(item["resource"])
-                        name = group["metadata"].get("name", "")
-                        kind = Kind(name, version["version"], item["resource"], item["scope"] == "Namespaced")
-                        found.append((kind, frozenset(item["verbs"])))
+            found += _checked(answer, status)["items"]
         return found
 
 

@@ -50,6 +50,20 @@ def loads(data: bytes) -> Any:
         raise BadRequest(f"error decoding YAML: {error}") from None
 
 
+def loads_all(data: bytes) -> list[Any]:
+    """Every document of the data, each within the bounds of one."""
+    events, found = _events(data), []
+    try:
+        for event in events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                reader = _Reader(events)
+                value = reader.node()
+                found.append(orjson.loads(orjson.dumps(value)) if reader.shares else value)
+    except (yaml.YAMLError, ValueError) as error:
+        raise BadRequest(f"error decoding YAML: {error}") from None
+    return found
+
+
 def duplicates(data: bytes) -> list[str]:
     """Keys given twice, as Go's strict reader reports them: nothing, or one text that names them all."""
     reader = _Reader(_events(data))
@@ -82,8 +96,12 @@ class _Reader:
                 documents += 1
                 if documents > 1:
                     raise ValueError("expected a single document in the stream")
-                value = self._node(next(self._events), 0)
+                value = self.node()
         return value
+
+    def node(self) -> Any:
+        """The one that comes next."""
+        return self._node(next(self._events), 0)
 
     def _node(self, event: Any, depth: int) -> Any:
         if isinstance(event, yaml.AliasEvent):

@@ -93,15 +93,15 @@ def preview(
     pods = [pod for pod in seen.pods if pod["metadata"]["uid"] not in gone and not _ended(pod)]
     question = _question(seen, pods, more)
     plan, _ = improve(question, simulate(question), stop=stop)
-    prices, unpriced = _prices(seen)
+    known, unpriced = prices(seen)
     emptied = _emptied(seen, pods, {place for _, _, place in plan.nominations}) if gone else ()
-    before = sum(prices.values())
+    before = sum(known.values())
     return Preview(
         tuple(_bought(claim) for claim in plan.claims),
         emptied,
         len(plan.failures),
         before,
-        before + plan.cost - sum(prices.get(name, 0.0) for name in emptied),
+        before + plan.cost - sum(known.get(name, 0.0) for name in emptied),
         unpriced,
     )
 
@@ -141,7 +141,7 @@ def _types(seen: Snapshot, node_class: Object | None) -> list[InstanceType]:
     return instance_types([each for each in sellers if each.capacity], claimed)
 
 
-def _prices(seen: Snapshot) -> tuple[dict[str, float], int]:
+def prices(seen: Snapshot) -> tuple[dict[str, float], int]:
     """By name of the node, or of the NodeClaim that will be one; and how many have none."""
     plain = _types(seen, None)
     of_pool = {pool["metadata"]["name"]: overlaid(plain, seen.overlays, pool) for pool in seen.pools}

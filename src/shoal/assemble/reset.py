@@ -1,0 +1,70 @@
+"""`shoal reset`: removes a data directory, and nothing that is not one, or that a process uses."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from shoal.assemble.datadir import DataDirError
+
+MARK = "format"
+"""The file that every data directory has. It goes last: what is left of a removal that was cut is still one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    path: Path
+    workers: tuple[str, ...]
+    """Data directories in it."""
+    size: int
+    """Bytes."""
+
+
+def content(path: Path) -> Content:
+    """DataDirError for what is not a data directory."""
+    if path.is_symlink():
+        raise DataDirError(f"{path} is a symbolic link", f"name the directory itself: {path.resolve()}")
+    if not path.is_dir():
+        raise DataDirError(f"there is no data directory {path}", "shoal reset --data-dir DIR names another")
+    if not (path / MARK).is_file():
+        raise DataDirError(f"{path} is not a data directory of Shoal", "it has no file 'format'; nothing was removed")
+    workers = tuple(sorted(each.parent.name for each in path.glob(f"workers/*/{MARK}")))
+    return Content(path, workers, sum(file.lstat().st_size for file in path.rglob("*") if file.is_file()))
+
+
+def remove(path: Path) -> None:
+    """All of it. While a process holds it, or one of the workers in it, DataDirError, and nothing is removed."""
+    with _locked([path, *path.glob("workers/*")]):
+        for each in sorted(path.iterdir()):
+            if each.name in (MARK, "lock"):
+                continue
+            if each.is_dir() and not each.is_symlink():
+                shutil.rmtree(each)
+            else:
+                each.unlink()
+        (path / MARK).unlink()
+        (path / "lock").unlink(missing_ok=True)
+    path.rmdir()
+
+
+@contextmanager
+def _locked(directories: list[Path]) -> Iterator[None]:
+    """All of them, so that no server starts in what is being removed."""
+    with ExitStack() as stack:
+        for directory in directories:
+            if not (directory / MARK).is_file():
+                continue
+            lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+            stack.callback(os.close, lock)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                holder = os.pread(lock, 32, 0).decode().strip() or "unknown"
+                hint = f"stop it first: kill {holder}" if holder.isdigit() else "stop it first"
+                raise DataDirError(f"{directory} is in use by the shoal process {holder}", hint) from None
+        yield

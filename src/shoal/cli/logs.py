@@ -1,0 +1,107 @@
+"""`shoal logs`: what happened to an object, as a timeline, or what a process of this machine wrote."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from shoal.assemble.datadir import default_data_dir
+from shoal.cli.asking import AskingError, ask, hub_options
+from shoal.cli.printing import output_option, table, tell
+from shoal.cli.timeline import Asked, Entry, line, tell_of
+from shoal.client.naming import UnknownKind
+from shoal.objects.errors import NotFound
+
+LOOK_SECONDS = 0.2
+
+
+@click.command(name="logs")
+@click.argument("what", nargs=-1, metavar="[FILE | KIND NAME]")
+@click.option("-n", "--namespace", default="default", show_default=True, help="Of the object.")
+@click.option("-f", "--follow", is_flag=True, help="Goes on with what comes, until it is stopped.")
+@click.option("--tail", type=click.IntRange(0), help="The last so many lines only.")
+@output_option()
+@hub_options
+def command(
+    what: tuple[str, ...],
+    namespace: str,
+    follow: bool,
+    tail: int | None,
+    output: str,
+    kubeconfig: Path | None,
+    data_dir: Path | None,
+) -> None:
+    """With KIND and NAME: what happened to an object, oldest first, from its Events, conditions and errors. With the
+    name of a log: what a process wrote there. With nothing: the logs there are in the data directory.
+
+    A hub itself, and a worker that was started by hand, write to their standard error.
+    """
+    if len(what) > 2:
+        raise click.UsageError("give the name of a log, or KIND and NAME")
+    if len(what) == 2:
+        if follow and output != "text":
+            raise click.UsageError("-f goes with -o text")
+        _timeline(Asked(*what, namespace, follow, tail), output, kubeconfig, data_dir)
+        return
+    there = log_files(data_dir or default_data_dir(os.environ))
+    if not what:
+        if not there:
+            raise AskingError("there are no logs in the data directory", "shoal logs KIND NAME tells of an object")
+        for line in table([["LOG", "FILE"], *([name, str(file)] for name, file in there.items())]):
+            click.echo(line)
+        return
+    if what[0] not in there:
+        known = f"there are {', '.join(there)}" if there else "there are none in the data directory"
+        raise AskingError(f"there is no log {what[0]}", f"{known}; shoal logs KIND NAME tells of an object")
+    for text in read_log(there[what[0]], tail, follow=follow):
+        click.echo(text, nl=False)
+
+
+def log_files(data_dir: Path) -> dict[str, Path]:
+    """By short name: of workers that the hub runs, and of local etcds."""
+    found = {file.parent.name: file for file in sorted(data_dir.glob("workers/*/worker.log"))}
+    for file in sorted([*data_dir.glob("**/etcd.log")]):
+        inside = file.relative_to(data_dir).parts
+        found["etcd" if inside[0] != "workers" else f"{inside[1]}-etcd"] = file
+    return found
+
+
+def read_log(file: Path, tail: int | None, *, follow: bool) -> Iterator[str]:
+    """A log that begins anew, because its process did, is read from its beginning."""
+    with file.open("rb") as opened:
+        kept = opened.read().decode(errors="replace").splitlines(keepends=True)
+        position, of = opened.tell(), os.fstat(opened.fileno()).st_ino
+    yield "".join(kept if tail is None else kept[len(kept) - min(tail, len(kept)) :])
+    while follow:
+        time.sleep(LOOK_SECONDS)
+        if not file.exists():
+            continue
+        with file.open("rb") as opened:
+            now = os.fstat(opened.fileno())
+            if now.st_ino != of or now.st_size < position:
+                position, of = 0, now.st_ino
+            opened.seek(position)
+            more = opened.read().decode(errors="replace")
+            position = opened.tell()
+        if more:
+            yield more
+
+
+def _timeline(asked: Asked, output: str, kubeconfig: Path | None, data_dir: Path | None) -> None:
+    def say(entry: Entry) -> None:
+        if output == "text":
+            click.echo(line(entry))
+
+    try:
+        found = ask(kubeconfig, data_dir, lambda client: tell_of(client, asked, say), doing="")
+    except UnknownKind as error:
+        raise AskingError(str(error), error.hint) from None
+    except NotFound as error:
+        raise AskingError(str(error), "-n names another namespace; shoal status shows the fleet") from None
+    if output != "text":
+        tell([asdict(entry) for entry in found], [], output)

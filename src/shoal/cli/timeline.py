@@ -1,0 +1,127 @@
+"""What happened to an object, in the order in which it did: its Events, and what its status says of changes.
+
+Events go an hour after they were last written; conditions and errors of the status tell of what was before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from shoal.client.naming import named, preferred, served
+from shoal.client.requests import Client, Kind
+from shoal.kinds import fleet
+from shoal.objects.duration import parse_time
+
+Object = dict[str, Any]
+EVENTS = Kind("", "v1", "events")
+NORMAL, WARNING = "Normal", "Warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    kind: str
+    name: str
+    namespace: str
+    follow: bool = False
+    tail: int | None = None
+    """The last so many only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    at: float
+    type: str
+    reason: str
+    message: str
+    by: str = ""
+    count: int = 1
+
+
+async def tell_of(client: Client, asked: Asked, say: Callable[[Entry], None]) -> list[Entry]:
+    """Says what happened; with `follow` does not end by itself. NotFound where neither the object nor its Events are
+    there any more."""
+    kind = named(preferred(await served(client)), asked.kind)
+    namespace = asked.namespace if kind.kind.namespaced else ""
+    if (kind.kind.group, kind.name) == (fleet.GROUP, fleet.WORKER):
+        namespace = fleet.NAMESPACE
+    itself = {"fieldSelector": f"metadata.name={asked.name}"}
+    about = {"fieldSelector": f"involvedObject.kind={kind.name},involvedObject.name={asked.name}"}
+    # Events of what belongs to no namespace are in default.
+    space = namespace or "default"
+    events, told = await client.list_all(EVENTS, space, fields=about["fieldSelector"])
+    objects, seen = await client.list_all(kind.kind, namespace, fields=itself["fieldSelector"])
+    if not events and not objects:
+        await client.get(kind.kind, asked.name, namespace)
+    entries = sorted({*map(of_event, events), *(entry for obj in objects for entry in of_object(obj))}, key=_order)
+    if asked.tail is not None:
+        entries = entries[len(entries) - min(asked.tail, len(entries)) :]
+    for entry in entries:
+        say(entry)
+    if asked.follow:
+        known = set(entries)
+
+        async def follow(changes: AsyncIterator[Object], entries_of: Callable[[Object], Iterable[Entry]]) -> None:
+            async for change in changes:
+                new = [entry for entry in entries_of(change["object"]) if entry not in known]
+                known.update(new)
+                for entry in sorted(new, key=_order) if change["type"] in ("ADDED", "MODIFIED") else ():
+                    say(entry)
+
+        await asyncio.gather(
+            follow(client.watch(EVENTS, space, {**about, "resourceVersion": told}), lambda obj: [of_event(obj)]),
+            follow(client.watch(kind.kind, namespace, {**itself, "resourceVersion": seen}), of_object),
+        )
+    return entries
+
+
+def of_event(event: Object) -> Entry:
+    series = event.get("series") or {}
+    at = series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime")
+    return Entry(
+        parse_time(at) or parse_time(event["metadata"].get("creationTimestamp")) or 0.0,
+        str(event.get("type") or NORMAL),
+        str(event.get("reason") or "-"),
+        _one_line(event.get("message")),
+        str((event.get("source") or {}).get("component") or event.get("reportingComponent") or ""),
+        int(series.get("count") or event.get("count") or 1),
+    )
+
+
+def of_object(obj: Object) -> list[Entry]:
+    """Its beginning, the last change of each of its conditions, its errors, and that it is to go."""
+    metadata, status = obj["metadata"], obj.get("status") or {}
+    found = [(metadata.get("creationTimestamp"), NORMAL, "Created", "")]
+    if "deletionTimestamp" in metadata:
+        waits = ", ".join(metadata.get("finalizers") or ())
+        found.append((metadata["deletionTimestamp"], NORMAL, "Deleted", f"waits for {waits}" if waits else ""))
+    for one in status.get("conditions") or ():
+        said = f"{one['type']} is {one['status']}"
+        message = ": ".join(filter(None, (said, str(one.get("message") or ""))))
+        found.append((one.get("lastTransitionTime"), NORMAL, str(one.get("reason") or one["type"]), message))
+    for one in status.get("errors") or ():
+        found.append((one.get("time"), WARNING, str(one.get("reason") or "-"), str(one.get("message") or "")))
+    return [
+        Entry(at, type_, reason, _one_line(message), "status" if reason not in ("Created", "Deleted") else "")
+        for moment, type_, reason, message in found
+        if (at := parse_time(moment)) is not None
+    ]
+
+
+def line(entry: Entry) -> str:
+    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.at))
+    often = f" ({entry.count} times)" if entry.count > 1 else ""
+    by = f"  [{entry.by}]" if entry.by else ""
+    said = f"{entry.reason}: {entry.message}" if entry.message else entry.reason
+    return f"{at}  {entry.type:<7}  {said}{often}{by}"
+
+
+def _order(entry: Entry) -> tuple[float, bool, str]:
+    return entry.at, entry.reason != "Created", entry.message
+
+
+def _one_line(text: object) -> str:
+    return " ".join(str(text or "").split())
