@@ -85,7 +85,7 @@ def test_new_kinds_namespaces_and_rights_are_known_at_once(roots: tuple[Cluster,
 def test_a_consistent_list_reads_no_keys_from_etcd(pair: tuple[Server, Server], roots: tuple[Cluster, Cluster]) -> None:
     for n in range(20):
         roots[1].post(MAPS, config_map(f"counted-{n}")).ok()
-    store = pair[0].shoal.store
+    store = pair[0].shoal._opened.notes
     assert isinstance(store, EtcdStore)
     before = store.keys_read
     for _ in range(50):

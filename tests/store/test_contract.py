@@ -2,16 +2,50 @@
 
 from __future__ import annotations
 
+import uuid
+from pathlib import Path
+
 import pytest
 
+from shoal.store.encrypted import EncryptedStore, KeyRing
 from shoal.store.etcd import EtcdStore
+from shoal.store.etcd.copying import Making, make_store
 from shoal.store.interface import Store
+from shoal.store.sqlite import SqliteStore
 from tests.etcd import Etcd
 from tests.store.contract import OpenStore, StoreContract
 
 
 class TestSqliteStore(StoreContract):
     pass
+
+
+class TestEncryptedStore(StoreContract):
+    """Every value sealed, on the embedded store."""
+
+    @pytest.fixture
+    def store_factory(self, tmp_path: Path) -> OpenStore:
+        async def open_store() -> Store:
+            return EncryptedStore(await SqliteStore.open(tmp_path / "data"), KeyRing((b"k" * 32,), "keys"), ("",))
+
+        return open_store
+
+
+class TestRestoredEtcdStore(StoreContract):
+    """Revisions that are ahead of etcd's own, and objects in a folder of their own."""
+
+    @pytest.fixture
+    def store_factory(self, etcd: Etcd) -> OpenStore:
+        settings, made = etcd.settings(), False
+
+        async def open_store() -> Store:
+            nonlocal made
+            if not made:
+                made = True
+                await make_store(settings, Making(str(uuid.uuid4()), "before", 1_000_000), [])
+            return await EtcdStore.open(settings)
+
+        return open_store
 
 
 class TestEtcdStore(StoreContract):

@@ -327,11 +327,12 @@ async def test_keys_of_another_program_are_left_alone(etcd: Etcd) -> None:
 
 async def test_a_newer_format_is_refused(etcd: Etcd, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = etcd.settings()
-    monkeypatch.setattr(opening, "FORMAT", 2)
+    monkeypatch.setattr(opening, "FORMAT", 3)
+    monkeypatch.setattr(opening, "RESTORED", 4)
     async with opened(settings):
         pass
     monkeypatch.undo()
-    assert "has format 2, this Shoal reads format 1" in str(await refusal(settings))
+    assert "has format 3, this Shoal reads up to 2" in str(await refusal(settings))
 
 
 async def test_an_old_etcd_is_refused_by_name() -> None:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from shoal.assemble.local_etcd import LocalEtcd
 from shoal.assemble.store_settings import Opened, StoreSettings
 from shoal.store.etcd import EtcdSettings, EtcdStore
+from shoal.store.etcd.copying import EtcdSnapshot
 
 
 async def open_etcd(directory: Path, settings: StoreSettings, known: str) -> Opened:
     if settings.servers:
-        store = await EtcdStore.open(_remote(settings), known)
-        return Opened(store, store.close, store, shared=True)
+        there = remote(settings)
+        store = await EtcdStore.open(there, known)
+        return Opened(store, store.close, partial(EtcdSnapshot.open, there), store, shared=True)
     local = await LocalEtcd.start(directory)
     try:
-        store = await EtcdStore.open(EtcdSettings((local.endpoint,), settings.prefix, exclusive=True), known)
+        here = EtcdSettings((local.endpoint,), settings.prefix, exclusive=True)
+        store = await EtcdStore.open(here, known)
     except BaseException:
         await local.stop()
         raise
@@ -24,10 +28,10 @@ async def open_etcd(directory: Path, settings: StoreSettings, known: str) -> Ope
         await store.close()
         await local.stop()
 
-    return Opened(store, close, store)
+    return Opened(store, close, partial(EtcdSnapshot.open, here), store)
 
 
-def _remote(settings: StoreSettings) -> EtcdSettings:
+def remote(settings: StoreSettings) -> EtcdSettings:
     return EtcdSettings(
         endpoints=settings.servers,
         prefix=settings.prefix,

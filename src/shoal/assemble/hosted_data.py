@@ -17,7 +17,6 @@ from shoal.fleet.worker.data import Changed, Contents, Told
 from shoal.fleet.worker.fence.fence import Fence
 from shoal.kinds import embedded, fleet
 from shoal.store.interface import Event, Store, Write
-from shoal.store.sqlite import SqliteStore
 
 NOT_SQLITE = (
     "the store is etcd: it cannot take in a cluster as one write, and one that was refused an answer may still be done"
@@ -56,7 +55,7 @@ class HostedData:
 
     @property
     def refuses(self) -> str:
-        return "" if isinstance(self._store, SqliteStore) else NOT_SQLITE
+        return "" if self._store.takes_together else NOT_SQLITE
 
     @property
     def revision(self) -> int:

@@ -20,18 +20,18 @@ FILES = ("pki/ca.crt", "pki/ca.key", "pki/service-account.key", "admin-token")
 
 
 async def share_identity(directory: DataDir, notes: Notes) -> None:
-    own = _read(directory.path)
+    own = read_identity(directory.path)
     kept = await notes.note(NOTE)
     if kept is None:
         Authority(directory.path / "pki")
         signing_key(directory.path / "pki" / "service-account.key")
         directory.admin_token()
-        fresh, own = own is None, _read(directory.path)
+        fresh, own = own is None, read_identity(directory.path)
         kept = await notes.keep_note(NOTE, json.dumps(own).encode())
         if fresh and json.loads(kept) != own:
             own = None  # another server was as quick: its keys stand
     if own is None:
-        _write(directory.path, json.loads(kept))
+        write_identity(directory.path, json.loads(kept))
     elif own != json.loads(kept):
         raise DataDirError(
             f"the keys in {directory.path} are not those of the servers that share this store",
@@ -39,14 +39,14 @@ async def share_identity(directory: DataDir, notes: Notes) -> None:
         )
 
 
-def _read(path: Path) -> dict[str, str] | None:
+def read_identity(path: Path) -> dict[str, str] | None:
     """None unless all of them are there."""
     if not all((path / name).exists() for name in FILES):
         return None
     return {name: (path / name).read_text() for name in FILES}
 
 
-def _write(path: Path, files: dict[str, str]) -> None:
+def write_identity(path: Path, files: dict[str, str]) -> None:
     (path / "pki").mkdir(mode=0o700, exist_ok=True)
     for name in FILES:
         write_private(path / name, files[name])

@@ -12,6 +12,7 @@ from pathlib import Path
 from shoal.apiserver.audit import AuditSettings as AuditSettings
 from shoal.apiserver.authn import LOOPS
 from shoal.apiserver.sleep import IDLE_SECONDS as IDLE_SECONDS
+from shoal.assemble.backup_route import backup_routes
 from shoal.assemble.datadir import DataDir, DataDirError, host_names, kubeconfig, write_private
 from shoal.assemble.hosted_data import HostedData
 from shoal.assemble.jointokens import create_token
@@ -93,6 +94,7 @@ class Shoal:
             loops, tunnels = Loops(), Tunnels()
             since = settings.clock.monotonic if settings.clock is not None else since_boot
             fence = None if settings.hub else Fence(since)
+            others = hub_routes(tunnels, directory.path / "pki" / "ca.crt") if settings.hub else no_routes
             server = await ApiServer.start(
                 ServerSettings(
                     directory=directory.path / "pki",
@@ -104,7 +106,7 @@ class Shoal:
                     audit=settings.audit,
                     root_profile=settings.root_profile,
                     idle_seconds=settings.idle_seconds,
-                    routes=hub_routes(tunnels, directory.path / "pki" / "ca.crt") if settings.hub else no_routes,
+                    routes=backup_routes(opened.snapshot, directory.path, others),
                 ),
                 GatedStore(opened.store, fence.judge) if fence is not None else opened.store,
                 settings.clock,
@@ -169,5 +171,6 @@ def _processes(directory: DataDir, server: ApiServer, loops: Loops, settings: Up
     async def token(worker: str) -> str:
         return await create_token(client, clock.now(), SELF_TOKEN_SECONDS, worker=worker)
 
-    hub = HubHere(server.url, server.authority.certificate.decode(), token, settings.idle_seconds)
+    authority, own = server.authority.certificate.decode(), settings.store.sealing
+    hub = HubHere(server.url, authority, token, settings.idle_seconds, own)
     return WorkerProcesses(directory.path / "workers", hub, clock)

@@ -8,6 +8,7 @@ import uuid
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from weakref import WeakSet
 
 from shoal.apiserver import builtins
@@ -213,7 +214,12 @@ async def _load(store: Store, cache: Cache) -> None:
     store.watch(oldest, cache.apply, cache.advance)
     # Others may write meanwhile: from the moment both are equal the watch is live, and neither runs ahead.
     while cache.revision < store.revision:
-        await cache.reached(store.revision)
+        arrived = asyncio.ensure_future(cache.reached(store.revision))
+        ends: list[asyncio.Future[Any]] = [arrived, store.failure]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        if store.failure.done():
+            arrived.cancel()
+            raise store.failure.result()
 
 
 async def _ensure_root(store: Store, cache: Cache, clock: Clock, profile: str) -> None:

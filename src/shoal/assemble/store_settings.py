@@ -6,7 +6,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from shoal.store.backup.snapshot import OpenSnapshot
 from shoal.store.interface import Store
+
+SECRETS = ("core/secrets",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,15 @@ class StoreSettings:
     key_file: str = ""
     username: str = ""
     password: str = ""
+    encryption_key_file: str = ""
+    """Empty: nothing is encrypted."""
+    encrypted_kinds: tuple[str, ...] = SECRETS
+    """As keys of the store begin."""
+
+    @property
+    def sealing(self) -> StoreSettings:
+        """Of another store of this machine that is to be encrypted in the same way."""
+        return StoreSettings(encryption_key_file=self.encryption_key_file, encrypted_kinds=self.encrypted_kinds)
 
 
 class Notes(Protocol):
@@ -35,6 +47,8 @@ class Notes(Protocol):
 class Opened:
     store: Store
     close: Callable[[], Awaitable[None]]
+    snapshot: OpenSnapshot
+    """Values are as the store has them, sealed ones sealed."""
     notes: Notes | None = None
     shared: bool = False
     """Other servers may be on it."""

@@ -6,11 +6,16 @@ everything that follows this server would take what is missing for deleted.
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
+
 from shoal.assemble.datadir import DataDir, DataDirError, write_private
 from shoal.assemble.identity import share_identity
 from shoal.assemble.store_settings import Opened, StoreSettings
+from shoal.store.encrypted import EncryptedStore, KeyRing
 from shoal.store.interface import StoreLost
 from shoal.store.sqlite import SqliteStore
+from shoal.store.sqlite.copying import SqliteSnapshot
 from shoal.store.sqlite.file import FILE_NAME
 
 ID_FILE = "store-id"
@@ -19,22 +24,25 @@ ID_FILE = "store-id"
 async def open_store(directory: DataDir, settings: StoreSettings) -> Opened:
     file = directory.path / ID_FILE
     known = file.read_text().strip() if file.exists() else ""
+    ring = KeyRing.load(Path(settings.encryption_key_file)) if settings.encryption_key_file else None
     opened = await (_sqlite(directory, known) if settings.kind == "sqlite" else _etcd(directory, settings, known))
     try:
         if opened.notes is not None:
             await share_identity(directory, opened.notes)
-        # Only now: a server that is refused by one store may begin with another.
-        if not known:
+        # Only now: a server that is refused by one store may begin with another. A store that was restored from the
+        # known one has an ID of its own.
+        if known != opened.store.id:
             write_private(file, f"{opened.store.id}\n")
     except BaseException:
         await opened.close()
         raise
+    opened.store = EncryptedStore(opened.store, ring, settings.encrypted_kinds)
     return opened
 
 
 async def _sqlite(directory: DataDir, known: str) -> Opened:
     hint = (
-        f"put {FILE_NAME} back from a backup; if the data is in etcd, give --store etcd; "
+        "put a backup in its place: shoal restore FILE --force-replace; if the data is in etcd, give --store etcd; "
         "to begin with an empty store give another --data-dir"
     )
     if known and not (directory.path / FILE_NAME).exists():
@@ -43,7 +51,7 @@ async def _sqlite(directory: DataDir, known: str) -> Opened:
     if known and store.id != known:
         await store.close()
         raise StoreLost(f"{directory.path} belongs to the store {known}, but {FILE_NAME} is {store.id}", hint)
-    return Opened(store, store.close)
+    return Opened(store, store.close, partial(SqliteSnapshot.open, directory.path))
 
 
 async def _etcd(directory: DataDir, settings: StoreSettings, known: str) -> Opened:

@@ -61,7 +61,7 @@ class Up:
                 "start with fewer --workers, or delete that Worker first",
             )
         # Whatever the hub's store is, a worker's belongs to this machine.
-        own = server_settings(directory, idle_seconds=settings.idle_seconds)
+        own = server_settings(directory, store=settings.store.sealing, idle_seconds=settings.idle_seconds)
         known = worker_settings(
             name, capacity, "", hub.server.url, hub.server.authority.certificate.decode(), fleet.INSIDE
         )

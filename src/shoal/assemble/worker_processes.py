@@ -16,12 +16,13 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from shoal.assemble.datadir import write_private
 from shoal.assemble.jointokens import authority_hash
 from shoal.assemble.membership import FILE as IDENTITY
+from shoal.assemble.store_settings import StoreSettings
 from shoal.clock import Clock
 from shoal.fleet.processes.decide import failures_after
 from shoal.fleet.processes.interface import Here
@@ -46,6 +47,8 @@ class HubHere:
     token: Callable[[str], Awaitable[str]]
     """A join token for the worker of that name."""
     idle_seconds: float
+    store: StoreSettings = field(default_factory=StoreSettings)
+    """How theirs are encrypted."""
 
 
 class _Child:
@@ -117,6 +120,7 @@ class WorkerProcesses:
             *(sys.executable, "-P", "-m", "shoal.cli.main", "worker", "--supervised", "--name", name),
             *("--hub", hub.url, "--ca-hash", authority_hash(hub.authority)),
             *("--data-dir", str(directory), "--idle-seconds", str(hub.idle_seconds)),
+            *_sealing(hub.store),
         ]
         output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         read, pipe = os.pipe()  # no other child gets an end of it: Python's descriptors are not inherited
@@ -169,6 +173,13 @@ class WorkerProcesses:
         (self._root / name).rename(gone)
         self._ended.pop(name, None)
         await asyncio.to_thread(shutil.rmtree, gone)
+
+
+def _sealing(store: StoreSettings) -> list[str]:
+    if not store.encryption_key_file:
+        return []
+    kinds = ",".join(store.encrypted_kinds)
+    return ["--encryption-key-file", str(Path(store.encryption_key_file).absolute()), "--encrypted-kinds", kinds]
 
 
 def _place(root: Path) -> str:

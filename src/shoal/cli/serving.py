@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import click
 
@@ -17,28 +16,14 @@ from shoal.assemble.up import (
     AuditSettings,
     BusSettings,
     Shoal,
-    StoreSettings,
     SyncSettings,
     UpSettings,
     WorkersInside,
     bus_settings,
     run,
 )
+from shoal.cli.storing import STORE_OPTIONS, store_settings
 
-_STORE_OPTIONS = (
-    click.option(
-        "--store", type=click.Choice(["sqlite", "etcd"]), help="[default: sqlite; etcd where --etcd-servers is given]"
-    ),
-    click.option(
-        "--etcd-servers", default="", metavar="URLS", help="Of an etcd cluster, with commas; none starts a local etcd."
-    ),
-    click.option("--etcd-prefix", default="/shoal", show_default=True, help="Where the store is in etcd."),
-    click.option("--etcd-cafile", default="", metavar="FILE", help="The authority that signed etcd's certificates."),
-    click.option("--etcd-certfile", default="", metavar="FILE", help="Our certificate for etcd."),
-    click.option("--etcd-keyfile", default="", metavar="FILE", help="Its key."),
-    click.option("--etcd-username", default="", metavar="NAME", help="When etcd has users."),
-    click.option("--etcd-password-file", type=click.Path(path_type=Path), help="Holds that user's password."),
-)
 idle_option = click.option(
     "--idle-seconds",
     type=click.FloatRange(min=1),
@@ -97,7 +82,7 @@ _OPTIONS = (
         metavar="HOST",
         help="What kubeconfigs name, where it is not the listened one.",
     ),
-    *_STORE_OPTIONS,
+    *STORE_OPTIONS,
     *_BUS_OPTIONS,
     *_SYNC_OPTIONS,
     idle_option,
@@ -121,12 +106,6 @@ _OPTIONS = (
     click.option("--audit-log-maxbackup", default=0, show_default=True, help="Rotated files to keep; 0 keeps all."),
     click.option("--audit-policy-file", type=click.Path(path_type=Path), help="Which requests are recorded: a Policy."),
 )
-
-
-def store_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    for option in reversed(_STORE_OPTIONS):
-        command = option(command)
-    return command
 
 
 def bus_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -184,40 +163,6 @@ def serve(
         worker_image=worker_image,
     )
     run(settings, announce, workers)
-
-
-def store_settings(
-    store: str | None,
-    etcd_servers: str,
-    etcd_prefix: str,
-    etcd_cafile: str,
-    etcd_certfile: str,
-    etcd_keyfile: str,
-    etcd_username: str,
-    etcd_password_file: Path | None,
-) -> StoreSettings:
-    """The flags of the store, or what is wrong with them."""
-    entry = (etcd_cafile, etcd_certfile, etcd_keyfile, etcd_username, etcd_password_file)
-    urls = tuple(url.strip().rstrip("/") for url in etcd_servers.split(",") if url.strip())
-    if store != "etcd" and not (store is None and urls):
-        if urls or any(entry):
-            raise click.UsageError("--etcd-... flags go with --store etcd")
-        return StoreSettings()
-    wrong = [url for url in urls if not url.startswith(("http://", "https://")) or not urlsplit(url).hostname]
-    if wrong:
-        raise click.UsageError(f"--etcd-servers {wrong[0]}: give URLs such as https://10.0.0.1:2379")
-    if not urls and any(entry):
-        raise click.UsageError("--etcd-servers is missing: a local etcd takes no certificates and no user")
-    if len({url.partition(":")[0] for url in urls}) > 1:
-        raise click.UsageError("--etcd-servers: either all of them https:// or none")
-    if bool(etcd_certfile) != bool(etcd_keyfile):
-        raise click.UsageError("--etcd-certfile and --etcd-keyfile go together")
-    if bool(etcd_username) != bool(etcd_password_file):
-        raise click.UsageError("--etcd-username and --etcd-password-file go together")
-    if not etcd_prefix.strip("/"):
-        raise click.UsageError("--etcd-prefix is empty: etcd may hold more than one store")
-    word = etcd_password_file.read_text().strip() if etcd_password_file else ""
-    return StoreSettings("etcd", urls, "/" + etcd_prefix.strip("/"), *entry[:4], word)
 
 
 def _names(text: str) -> tuple[str, ...]:

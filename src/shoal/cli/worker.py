@@ -12,7 +12,8 @@ import click
 
 from shoal.assemble.datadir import default_data_dir
 from shoal.assemble.worker import HubGiven, Worker, WorkerProcess, run_worker
-from shoal.cli.serving import bus_options, idle_option, parse_bus, split_address, store_options, store_settings
+from shoal.cli.serving import bus_options, idle_option, parse_bus, split_address
+from shoal.cli.storing import store_options, store_settings
 from shoal.kinds.joining import split_token, wrong_name
 
 

@@ -50,6 +50,10 @@ class GatedStore:
         return self._store.compacted
 
     @property
+    def takes_together(self) -> bool:
+        return self._store.takes_together
+
+    @property
     def failure(self) -> asyncio.Future[StoreError]:
         return self._store.failure
 

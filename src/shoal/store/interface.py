@@ -116,6 +116,10 @@ class Store(Protocol):
     def delete(self, key: str, expected: int) -> asyncio.Future[int]:
         """As `put`; `expected` is never 0."""
 
+    @property
+    def takes_together(self) -> bool:
+        """Whether it does what `together` is for; NotTogether otherwise."""
+
     def together(self, writes: Sequence[Write], above: int = 0) -> asyncio.Future[int]:
         """All of them or none, in this order and as one delivery, at revisions above that one; later writes are above
         it too. Resolves to the last revision. Raises CompareFailed or NotTogether, and nothing is written."""

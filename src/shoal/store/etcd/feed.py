@@ -41,7 +41,7 @@ class Stream:
         await self._connection.authenticate()
         self._call = self.member.watch.Watch(metadata=self._connection.headers)
         objects = self._keys.objects
-        await self._call.write(messages.watch(objects, messages.after(objects), after + 1))
+        await self._call.write(messages.watch(objects, messages.after(objects), self._keys.etcds(after) + 1))
 
     async def ask_progress(self) -> None:
         async with self._asking:
@@ -49,26 +49,26 @@ class Stream:
 
     async def read(self) -> AsyncIterator[tuple[list[Event], int]]:
         """Events, and the revision up to which nothing more will come. Raises when the stream ends."""
-        name = self._keys.name
+        name, ours = self._keys.name, self._keys.ours
         while True:
             response = await self._call.read()
             if response is grpc.aio.EOF:
                 raise self._connection.failed(self.member, await _end_of(self._call))
             if response.canceled:
                 if response.compact_revision:
-                    raise Compacted(0, response.compact_revision)
+                    raise Compacted(0, ours(response.compact_revision))
                 raise StoreError(f"etcd ended a watch: {response.cancel_reason or 'it does not say why'}")
             if response.created:
                 continue
             events = [
                 Event(
-                    event.kv.mod_revision,
+                    ours(event.kv.mod_revision),
                     name(event.kv.key),
                     None if messages.is_deletion(event) else event.kv.value,
                 )
                 for event in response.events
             ]
-            yield events, events[-1].revision if events else response.header.revision
+            yield events, events[-1].revision if events else ours(response.header.revision)
 
     def close(self) -> None:
         if self._call is not None:

@@ -16,9 +16,13 @@ PAGE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Where things are, below the prefix."""
+    """Where things are, below the prefix, and which of our revisions is which of etcd's."""
 
     prefix: str
+    folder: str = "objects"
+    """A restored store has one of its own, so that it is there as a whole or not at all."""
+    offset: int = 0
+    """What our revisions are ahead of etcd's: of a restored store, which must not give a revision twice."""
 
     @property
     def everything(self) -> bytes:
@@ -26,7 +30,7 @@ class Keys:
 
     @property
     def objects(self) -> bytes:
-        return f"{self.prefix}/objects/".encode()
+        return f"{self.prefix}/{self.folder}/".encode()
 
     @property
     def claim(self) -> bytes:
@@ -36,6 +40,11 @@ class Keys:
     def compaction(self) -> bytes:
         return f"{self.prefix}/compaction".encode()
 
+    @property
+    def restoring(self) -> bytes:
+        """The folder of a restore that is under way."""
+        return f"{self.prefix}/restoring".encode()
+
     def note(self, name: str) -> bytes:
         return f"{self.prefix}/notes/{name}".encode()
 
@@ -44,6 +53,13 @@ class Keys:
 
     def name(self, key: bytes) -> str:
         return key[len(self.objects) :].decode()
+
+    def etcds(self, revision: int) -> int:
+        """0 stays what it is: no revision."""
+        return revision - self.offset if revision else 0
+
+    def ours(self, revision: int) -> int:
+        return revision + self.offset if revision else 0
 
 
 def after(prefix: bytes) -> bytes:
@@ -77,6 +93,10 @@ def page(start: bytes, end: bytes, limit: int, revision: int) -> Any:
 def newest_revision(keys: Keys) -> Any:
     """A linearizable read of no key at all: only the header of its answer counts."""
     return rpc.RangeRequest(key=keys.note("none"), count_only=True)
+
+
+def count(folder: bytes) -> Any:
+    return rpc.RangeRequest(key=folder, range_end=after(folder), count_only=True)
 
 
 def compact(revision: int) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import aetcd.rpc as rpc
@@ -17,6 +17,8 @@ from shoal.store.etcd.messages import Keys
 from shoal.store.interface import StoreFormat, StoreLost, StoreUnavailable
 
 FORMAT = 1
+RESTORED = 2
+"""The format of a store that was restored: it says where its objects are, and what its revisions are ahead by."""
 OLDEST_VERSION = (3, 5, 13)
 """Before it etcd may lose what it had acknowledged, or tell of progress before the events it speaks of."""
 _WAKING = ("before receiving SETTINGS frame", "Handshake read failed (Endpoint closing)")
@@ -29,7 +31,12 @@ class Claim:
     created: int
     """The revision at which the store began."""
     revision: int
-    """etcd's newest when the claim was read."""
+    """The newest when the claim was read."""
+    keys: Keys
+    ancestor: str = ""
+    """The ID of the store it was restored from."""
+    written: int = 0
+    """etcd's own revision of the claim."""
 
 
 async def check_members(connection: Connection) -> None:
@@ -74,7 +81,7 @@ async def claim(connection: Connection, keys: Keys, known: str) -> Claim:
         await _make(connection, keys)
         found = await read_claim(connection, keys)
         assert found is not None
-    if known and found.id != known:
+    if known and known not in (found.id, found.ancestor):
         raise _lost(connection, keys, f"the store below {keys.prefix}/ is {found.id}, but this server served {known}")
     return found
 
@@ -92,19 +99,39 @@ async def read_claim(connection: Connection, keys: Keys) -> Claim | None:
     if not answer.kvs:
         return None
     found = answer.kvs[0]
+    keys = Keys(keys.prefix)
     try:
         record = json.loads(found.value)
         number, name = int(record["format"]), str(record["id"])
+        if number == RESTORED:
+            keys = replace(keys, folder=str(record["objects"]), offset=int(record["offset"]))
     except (ValueError, KeyError, TypeError):
         raise StoreFormat(
             f"{keys.claim.decode()} in etcd was not written by Shoal; give another --etcd-prefix"
         ) from None
-    if number != FORMAT:
-        raise StoreFormat(f"the store below {keys.prefix}/ has format {number}, this Shoal reads format {FORMAT}")
-    return Claim(name, found.create_revision, answer.header.revision)
+    if number not in (FORMAT, RESTORED):
+        raise StoreFormat(f"the store below {keys.prefix}/ has format {number}, this Shoal reads up to {RESTORED}")
+    # Of a restored store history begins with what says that it is whole, not with the first key that was copied.
+    created = found.mod_revision if number == RESTORED else found.create_revision
+    ancestor = str(record.get("restoredFrom") or "")
+    revisions = keys.ours(created), keys.ours(answer.header.revision)
+    return Claim(name, *revisions, keys, ancestor, found.mod_revision)
 
 
 async def _make(connection: Connection, keys: Keys) -> None:
+    begun = await connection.call(lambda member: member.kv.Range, messages.get(keys.restoring))
+    if begun.kvs:
+        raise StoreFormat(
+            f"below {keys.prefix}/ a restore was begun and did not end; run shoal restore again, it begins anew"
+        )
+    await check_nothing_foreign(connection, keys)
+    record = json.dumps({"format": FORMAT, "id": str(uuid.uuid4())}).encode()
+    # Another server may be as quick; then its claim stands and is read next.
+    await connection.call(lambda member: member.kv.Txn, messages.put_if(keys.claim, record, 0))
+
+
+async def check_nothing_foreign(connection: Connection, keys: Keys) -> None:
+    """Of a prefix without a store."""
     start = keys.everything
     foreign = await connection.call(
         lambda member: member.kv.Range, messages.page(start, messages.after(start), 1, revision=0)
@@ -114,9 +141,6 @@ async def _make(connection: Connection, keys: Keys) -> None:
             f"below {keys.prefix}/ etcd holds keys of another program ({foreign.kvs[0].key.decode(errors='replace')});"
             " give an --etcd-prefix that is free"
         )
-    record = json.dumps({"format": FORMAT, "id": str(uuid.uuid4())}).encode()
-    # Another server may be as quick; then its claim stands and is read next.
-    await connection.call(lambda member: member.kv.Txn, messages.put_if(keys.claim, record, 0))
 
 
 async def oldest_revision(connection: Connection, keys: Keys, created: int) -> int:
@@ -127,13 +151,13 @@ async def oldest_revision(connection: Connection, keys: Keys, created: int) -> i
         call = member.watch.Watch(metadata=connection.headers)
         try:
             async with asyncio.timeout(CALL_SECONDS):
-                await call.write(messages.watch(keys.claim, b"", created))
+                await call.write(messages.watch(keys.claim, b"", keys.etcds(created)))
                 while True:
                     response: Any = await call.read()
                     if response is grpc.aio.EOF:
                         raise Transient(f"etcd at {member.endpoint} ended a watch")
                     if response.compact_revision:
-                        return int(response.compact_revision)
+                        return keys.ours(int(response.compact_revision))
                     if response.events:
                         return created
         except grpc.aio.AioRpcError as error:

@@ -61,6 +61,7 @@ class EtcdStore:
             await connection.authenticate()
             await check_members(connection)
             found = await claim(connection, keys, known)
+            keys = found.keys
             compacted = await oldest_revision(connection, keys, found.created)
         except BaseException:
             await connection.close()
@@ -80,6 +81,10 @@ class EtcdStore:
         return self._compacted
 
     @property
+    def takes_together(self) -> bool:
+        return False
+
+    @property
     def is_exclusive(self) -> bool:
         return self._connection.settings.exclusive
 
@@ -90,16 +95,14 @@ class EtcdStore:
     # --- writing ---
 
     def put(self, key: str, value: bytes, expected: int) -> asyncio.Future[int]:
-        name = self._keys.object(key)
-        return self._write(
-            key, value, expected, lambda sure: messages.put_if(name, value, expected, with_value=not sure)
-        )
+        name, there = self._keys.object(key), self._keys.etcds(expected)
+        return self._write(key, value, expected, lambda sure: messages.put_if(name, value, there, with_value=not sure))
 
     def delete(self, key: str, expected: int) -> asyncio.Future[int]:
         if not expected:
             raise ValueError("a deletion names the revision it deletes")
-        name = self._keys.object(key)
-        return self._write(key, None, expected, lambda sure: messages.delete_if(name, expected))
+        name, there = self._keys.object(key), self._keys.etcds(expected)
+        return self._write(key, None, expected, lambda sure: messages.delete_if(name, there))
 
     def together(self, writes: Sequence[Write], above: int = 0) -> asyncio.Future[int]:
         raise NotTogether("the etcd store has limits to what is one transaction, and revisions are etcd's to give")
@@ -150,13 +153,14 @@ class EtcdStore:
                 raise
 
         answer = await self._connection.patiently(attempt)
-        revision = int(answer.header.revision)
+        revision = self._keys.ours(int(answer.header.revision))
         self._check_not_back(revision, seen)
         if answer.succeeded:
             return revision
         there = answer.responses[0].response_range.kvs
-        if not sure and there and there[0].value == value and there[0].mod_revision > expected:
-            return int(there[0].mod_revision)
+        current = self._keys.ours(int(there[0].mod_revision)) if there else 0
+        if not sure and there and there[0].value == value and current > expected:
+            return current
         # Who is told that somebody was faster must find what that one did.
         await self._feed.reached(revision)
         if not sure and value is None and not there:
@@ -164,7 +168,7 @@ class EtcdStore:
         if not sure:
             # To be told of a conflict would mean that it was not done, and may be done again.
             raise StoreUnavailable(f"etcd did not answer in time, and {key} was changed since: look what became of it")
-        raise CompareFailed(key, int(there[0].mod_revision) if there else 0)
+        raise CompareFailed(key, current)
 
     # --- reading ---
 
@@ -177,7 +181,7 @@ class EtcdStore:
     async def get(self, key: str) -> KeyValue | None:
         self._check_open()
         answer = await self._connection.call(lambda member: member.kv.Range, messages.get(self._keys.object(key)))
-        return _key_value(key, answer.kvs[0]) if answer.kvs else None
+        return self._key_value(key, answer.kvs[0]) if answer.kvs else None
 
     async def range(
         self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0
@@ -190,13 +194,13 @@ class EtcdStore:
         found: list[KeyValue] = []
         while low < end:
             size = min(messages.PAGE, limit - len(found)) if limit else messages.PAGE
-            request = messages.page(low, end, size, revision)
+            request = messages.page(low, end, size, self._keys.etcds(revision))
             try:
                 answer = await self._connection.call(lambda member: member.kv.Range, request)
             except Compacted:
                 raise Compacted(revision, self._compacted) from None
-            revision = revision or int(answer.header.revision)
-            found += [_key_value(self._keys.name(item.key), item) for item in answer.kvs]
+            revision = revision or self._keys.ours(int(answer.header.revision))
+            found += [self._key_value(self._keys.name(item.key), item) for item in answer.kvs]
             if not answer.more or (limit and len(found) >= limit):
                 break
             low = answer.kvs[-1].key + b"\0"
@@ -230,7 +234,7 @@ class EtcdStore:
             return
         self._holder = answer.header.revision
         with suppress(Compacted):  # somebody else on this etcd has gone further
-            await self._connection.call(lambda member: member.kv.Compact, messages.compact(revision))
+            await self._connection.call(lambda member: member.kv.Compact, messages.compact(self._keys.etcds(revision)))
         self._compacted = revision
 
     async def note(self, name: str) -> bytes | None:
@@ -282,8 +286,9 @@ class EtcdStore:
     async def _newest(self) -> int:
         seen = self.revision
         answer = await self._connection.call(lambda member: member.kv.Range, messages.newest_revision(self._keys))
-        self._check_not_back(int(answer.header.revision), seen)
-        return int(answer.header.revision)
+        revision = self._keys.ours(int(answer.header.revision))
+        self._check_not_back(revision, seen)
+        return revision
 
     def _check_not_back(self, revision: int, seen: int) -> None:
         """A wiped or restored etcd may answer before the feed has found out; nothing is acknowledged by it."""
@@ -323,6 +328,5 @@ class EtcdStore:
         if self.failure.done() and not self.failure.cancelled():
             raise self.failure.result()
 
-
-def _key_value(key: str, item: Any) -> KeyValue:
-    return KeyValue(key, item.value, item.mod_revision)
+    def _key_value(self, key: str, item: Any) -> KeyValue:
+        return KeyValue(key, item.value, self._keys.ours(item.mod_revision))

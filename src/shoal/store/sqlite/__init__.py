@@ -5,6 +5,7 @@ watching.py    watches: history first, then live
 checkpoints.py moves the write-ahead log into the database, off the path of writes
 thread.py      a thread that owns one connection
 log.py         every statement on the log; runs in such threads
+copying.py     a file read while it is written, and a file made from a backup
 file.py        opening: whose file is it, which format, what is in it
 """
 

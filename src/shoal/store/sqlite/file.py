@@ -62,22 +62,44 @@ def open_file(directory: Path) -> sqlite3.Connection:
     except sqlite3.Error as error:
         if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
             raise StoreFormat(f"{file} is not a Shoal store") from error
+        if is_damage(error):
+            raise StoreFormat(damaged(file, error)) from error
         raise StoreUnavailable(f"{file} cannot be opened: {error}") from error
     except OSError as error:
         raise StoreUnavailable(f"{file} cannot be opened: {error.strerror}") from error
     return connection
 
 
-def load(connection: sqlite3.Connection) -> Contents:
+def load(connection: sqlite3.Connection, file: Path) -> Contents:
     """Reads keys and revisions, never values."""
-    meta = _meta(connection)
+    try:
+        return _load(connection)
+    except sqlite3.DatabaseError as error:
+        if not is_damage(error):
+            raise
+        raise StoreFormat(damaged(file, error)) from error
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CORRUPT
+
+
+def damaged(file: Path, error: Exception) -> str:
+    return (
+        f"{file} is damaged ({error}); shoal fsck says more, "
+        "shoal restore FILE --force-replace puts a backup in its place"
+    )
+
+
+def _load(connection: sqlite3.Connection) -> Contents:
+    about = meta(connection)
     index: dict[str, int] = {}
     garbage: deque[Garbage] = deque()
-    revision = compacted = int(meta["compacted"])
+    revision = compacted = int(about["compacted"])
     for revision, key, size in connection.execute("SELECT rev, key, length(value) FROM log ORDER BY rev"):
         supersede(index, garbage, revision, key, deleted=size is None)
     # The newest row may have been a deletion that compaction has dropped.
-    return Contents(str(meta["id"]), max(revision, compacted), compacted, index, garbage)
+    return Contents(str(about["id"]), max(revision, compacted), compacted, index, garbage)
 
 
 def supersede(index: dict[str, int], garbage: deque[Garbage], revision: int, key: str, *, deleted: bool) -> None:
@@ -111,33 +133,39 @@ def _create(file: Path) -> None:
             os.close(handle)
 
 
-def _claim(connection: sqlite3.Connection, file: Path) -> None:
+def check_ours(connection: sqlite3.Connection, file: Path) -> bool:
+    """Whether there is a store in it; raises if there is something else."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     if application == APPLICATION_ID:
-        found = int(_meta(connection)["format"])
+        found = int(meta(connection)["format"])
         if found != FORMAT:
             raise StoreFormat(f"{file} has format {found}, this Shoal reads format {FORMAT}")
-    elif application or connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone():
+        return True
+    if application or connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone():
         raise StoreFormat(f"{file} is not a Shoal store")
-    else:
-        _fill(connection)
+    return False
+
+
+def _claim(connection: sqlite3.Connection, file: Path) -> None:
+    if not check_ours(connection, file):
+        fill(connection, str(uuid.uuid4()))
     (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
     if mode != "wal":
         raise StoreUnavailable(f"{file} cannot be opened: no write-ahead log on this file system")
     connection.execute(f"PRAGMA journal_size_limit={WAL_LIMIT}")
 
 
-def _fill(connection: sqlite3.Connection) -> None:
+def fill(connection: sqlite3.Connection, store: str) -> None:
     connection.execute(f"PRAGMA page_size={PAGE_SIZE}")
     connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
     connection.execute("BEGIN IMMEDIATE")
     connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
     connection.execute("CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID")
     connection.execute("CREATE TABLE log (rev INTEGER PRIMARY KEY, key TEXT NOT NULL, value BLOB)")
-    rows = [("format", FORMAT), ("id", str(uuid.uuid4())), ("compacted", FIRST_REVISION)]
+    rows = [("format", FORMAT), ("id", store), ("compacted", FIRST_REVISION)]
     connection.executemany("INSERT INTO meta VALUES (?, ?)", rows)
     connection.execute("COMMIT")
 
 
-def _meta(connection: sqlite3.Connection) -> dict[str, str | int]:
+def meta(connection: sqlite3.Connection) -> dict[str, str | int]:
     return dict(connection.execute("SELECT name, value FROM meta").fetchall())

@@ -77,7 +77,7 @@ class SqliteStore:
         """Opens the store in that directory, or makes one. Raises StoreFormat or StoreUnavailable."""
         writer = ConnectionThread("shoal-store-writer", lambda: open_file(directory))
         try:
-            contents = await writer.run(load)
+            contents = await writer.run(partial(load, file=directory / FILE_NAME))
         except BaseException:
             await writer.stop()
             raise
@@ -94,6 +94,10 @@ class SqliteStore:
     @property
     def compacted(self) -> int:
         return self._compacted
+
+    @property
+    def takes_together(self) -> bool:
+        return True
 
     # --- writing ---
 

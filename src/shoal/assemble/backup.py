@@ -1,0 +1,127 @@
+"""`shoal backup`: one file with all of a store at one revision, from the store itself or from a running server.
+
+The file gets its name when it is whole and was read back; until then it is a hidden one beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import urlencode
+
+from shoal import __version__
+from shoal.assemble.datadir import DataDirError
+from shoal.assemble.identity import NOTE, read_identity
+from shoal.assemble.snapshots import open_snapshot
+from shoal.assemble.store_settings import StoreSettings
+from shoal.client.https import HttpsTransport
+from shoal.client.kubeconfig import load_endpoint
+from shoal.clock import SystemClock, rfc3339
+from shoal.objects.errors import Forbidden, Unauthorized
+from shoal.store.backup.format import Header, Writer, verify
+from shoal.store.backup.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class BackupAsked:
+    file: Path
+    data_dir: Path
+    store: StoreSettings
+    kubeconfig: Path | None = None
+    """Of a running server, which is asked in place of the store."""
+    revision: int = 0
+    with_keys: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    header: Header
+    records: int
+    size: int
+
+
+def backup(asked: BackupAsked) -> Taken:
+    """Raises StoreError, DataDirError, Unreachable or a StatusError; then there is no file."""
+    if asked.file.exists():
+        raise DataDirError(f"{asked.file} is there already", "give another name; an older backup is never written over")
+    hidden = asked.file.with_name(f".{asked.file.name}.{os.getpid()}")
+    try:
+        with os.fdopen(os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            asyncio.run(_fill(file, asked))
+            file.flush()
+            os.fsync(file.fileno())
+        with hidden.open("rb") as file:
+            header, records = verify(file, str(asked.file))
+        size = hidden.stat().st_size
+        os.link(hidden, asked.file)  # unlike a rename it never takes the place of something
+    finally:
+        hidden.unlink(missing_ok=True)
+    return Taken(header, records, size)
+
+
+async def _fill(file: BinaryIO, asked: BackupAsked) -> None:
+    pieces = _from_server(asked, asked.kubeconfig) if asked.kubeconfig is not None else _from_store(asked)
+    async with aclosing(pieces):  # type: ignore[type-var]
+        async for piece in pieces:
+            await asyncio.to_thread(file.write, piece)
+
+
+async def _from_store(asked: BackupAsked) -> AsyncIterator[bytes]:
+    async with open_snapshot(asked.data_dir, asked.store, asked.revision) as snapshot:
+        keys = await _keys(asked, snapshot) if asked.with_keys else None
+        async for piece in encoded(snapshot, SystemClock().now(), keys):
+            yield piece
+
+
+async def _keys(asked: BackupAsked, snapshot: Snapshot) -> Mapping[str, str]:
+    """Those that the servers of a shared store keep in it, or those of the data directory."""
+    kept = await snapshot.note(NOTE)
+    own: Mapping[str, str] | None = json.loads(kept) if kept else read_identity(asked.data_dir)
+    if own is None:
+        raise DataDirError(f"the keys are not in {asked.data_dir}", "leave out --with-keys, or give its --data-dir")
+    return own
+
+
+async def _from_server(asked: BackupAsked, kubeconfig: Path) -> AsyncIterator[bytes]:
+    endpoint = load_endpoint(kubeconfig)
+    transport = HttpsTransport(endpoint.server.partition("/clusters/")[0], endpoint.tls)
+    headers = {"authorization": f"Bearer {endpoint.token}"} if endpoint.token else {}
+    query = urlencode({"revision": asked.revision, "keys": "true" if asked.with_keys else "false"})
+    try:
+        status, pieces = await transport.stream("GET", "/backup", query, headers)
+        if status != 200:
+            _refuse(status, b"".join([piece async for piece in pieces]))
+        async for piece in pieces:
+            yield piece
+    finally:
+        await transport.close()
+
+
+def _refuse(status: int, body: bytes) -> None:
+    try:
+        message = str(json.loads(body)["message"])
+    except (ValueError, KeyError, TypeError):
+        message = f"the server answered {status}"
+    if status in (401, 403):
+        raise (Unauthorized if status == 401 else Forbidden)(message)
+    raise DataDirError(message, "a server of an older Shoal gives no backups: give its --data-dir")
+
+
+async def encoded(snapshot: Snapshot, now: float, keys: Mapping[str, str] | None = None) -> AsyncIterator[bytes]:
+    """The bytes of the file, as they come; compressed beside the loop."""
+    out: list[bytes] = []
+    about = snapshot.revision, snapshot.newest, rfc3339(now), __version__
+    writer = Writer(out.append, Header(snapshot.id, snapshot.kind, *about), keys)
+    async for page in snapshot.pages():
+        await asyncio.to_thread(writer.add_all, page)
+        if out:
+            yield b"".join(out)
+            out.clear()
+    await asyncio.to_thread(writer.close)
+    yield b"".join(out)

@@ -1,0 +1,98 @@
+"""What a running server gives of its store to those who may have all of it: `GET /backup`, as a file of `shoal backup`.
+
+Reading and compressing are done in threads, and no faster than the client takes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+from pathlib import Path
+from urllib.parse import parse_qs
+
+from shoal.apiserver.authz import Attributes
+from shoal.apiserver.core import Core
+from shoal.apiserver.paths import ROOT
+from shoal.apiserver.routes import GuardedRoute, Route
+from shoal.assemble.backup import encoded
+from shoal.assemble.identity import read_identity
+from shoal.assemble.routes import RoutesOf
+from shoal.clock import Clock
+from shoal.kinds import logicalcluster
+from shoal.objects.errors import BadRequest, MethodNotSupported, NotFound, StoreError
+from shoal.objects.wire import Answer, Request, Sink, StreamResponse
+from shoal.store.backup.format import failed
+from shoal.store.backup.snapshot import OpenSnapshot
+
+PATH = "/backup"
+HELD_BYTES = 4 << 20
+"""More than that is not read ahead of the client."""
+PATIENCE_SECONDS = 60.0
+"""A client that takes nothing for so long is cut off: as long as it is read, the store cannot drop what is old."""
+
+
+def backup_routes(open_snapshot: OpenSnapshot, directory: Path, others: RoutesOf) -> RoutesOf:
+    def routes(core: Core) -> Mapping[str, Route]:
+        route = BackupRoute(open_snapshot, directory, core.clock)
+        return {**others(core), PATH[1:]: GuardedRoute(route.answer, wanted)}
+
+    return routes
+
+
+def wanted(path: str) -> Attributes:
+    """Whoever may get the subresource `backup` of stores, which are no resource of their own."""
+    if path != PATH:
+        raise NotFound("the server could not find the requested resource")
+    group, version = logicalcluster.GROUP, logicalcluster.VERSION
+    return Attributes(ROOT, "get", group, version, "stores", "backup")
+
+
+class BackupRoute:
+    def __init__(self, open_snapshot: OpenSnapshot, directory: Path, clock: Clock) -> None:
+        self._open, self._directory, self._clock = open_snapshot, directory, clock
+        self._running: set[asyncio.Task[None]] = set()
+
+    def answer(self, request: Request) -> Answer:
+        if request.method != "GET":
+            raise MethodNotSupported("the server does not allow this method on the requested resource")
+        query = parse_qs(request.query)
+        revision = query.get("revision", ["0"])[-1]
+        if not revision.isdecimal():
+            raise BadRequest("revision is a number")
+        keys = read_identity(self._directory) if query.get("keys") == ["true"] else None
+
+        def start(sink: Sink) -> None:
+            task = asyncio.ensure_future(self._send(sink, int(revision), keys))
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+
+        return StreamResponse(200, start, "application/octet-stream")
+
+    async def _send(self, sink: Sink, revision: int, keys: Mapping[str, str] | None) -> None:
+        drained, begun = asyncio.Event(), False
+        sink.on_drain(drained.set)
+        sink.on_close(drained.set)
+        try:
+            async with aclosing(self._pieces(revision, keys)) as pieces:  # type: ignore[type-var]
+                async for piece in pieces:
+                    begun = True
+                    sink.write(piece)
+                    while sink.pending > HELD_BYTES and not sink.closed:
+                        drained.clear()
+                        await asyncio.wait_for(drained.wait(), PATIENCE_SECONDS)
+                    if sink.closed:
+                        return
+        except StoreError as error:
+            sink.write(failed(str(error), begun=begun))
+        except TimeoutError:
+            sink.abort()
+        sink.close()
+
+    async def _pieces(self, revision: int, keys: Mapping[str, str] | None) -> AsyncIterator[bytes]:
+        snapshot = await self._open(revision)
+        try:
+            async for piece in encoded(snapshot, self._clock.now(), keys):
+                yield piece
+        finally:
+            await snapshot.close()

@@ -1,0 +1,207 @@
+"""`shoal restore`: makes a store from a backup, in a data directory or in etcd.
+
+The whole file is read before anything is written. A store that is there is refused, or moved aside first where that is
+asked for; what was begun and did not end is never taken for a store. The new store has an ID of its own, knows which
+one it came from, and begins far above every revision the old one can have given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shoal.apiserver.cache import store_key
+from shoal.apiserver.paths import ROOT
+from shoal.assemble.datadir import DataDir, DataDirError, write_private
+from shoal.assemble.identity import NOTE, read_identity, write_identity
+from shoal.assemble.snapshots import ETCD, etcd_of
+from shoal.assemble.store_settings import StoreSettings
+from shoal.assemble.stores import ID_FILE
+from shoal.clock import SystemClock
+from shoal.objects.duration import parse_time
+from shoal.objects.errors import StoreError
+from shoal.store.backup.format import Header, Reader
+from shoal.store.encrypted.keys import KeyRing
+from shoal.store.interface import KeyValue
+from shoal.store.sqlite.copying import make_file
+from shoal.store.sqlite.file import FILE_NAME
+
+AHEAD = 1_000_000_000
+"""How far the new store begins above the old one, which may have gone on after the backup was made."""
+MAKING = ".restoring"
+STORE_FILES = (FILE_NAME, f"{FILE_NAME}-wal", f"{FILE_NAME}-shm", ETCD, ID_FILE)
+LEASE = store_key("coordination.k8s.io/leases", ROOT, "kube-system", "shoal-loops")
+LEASE_SECONDS = 15
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreAsked:
+    file: Path
+    data_dir: Path | None
+    """None: etcd servers are named, and no data directory is touched."""
+    store: StoreSettings
+    replace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    header: Header
+    records: int
+    store: str
+    """The ID of the new store."""
+    revision: int
+    aside: str
+    """Where what was there before is now."""
+    keys: bool
+    """Whether the keys came with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """A backup that was read through once, and is whole."""
+
+    file: Path
+    header: Header
+    records: int
+    keys: dict[str, str]
+
+    def each(self) -> Iterator[KeyValue]:
+        with self.file.open("rb") as file:
+            yield from Reader(file, str(self.file)).records()
+
+
+def restore(asked: RestoreAsked) -> Restored:
+    """Raises BackupRefused, StoreError or DataDirError; what was there before is then as it was, or aside."""
+    settings = asked.store
+    ring = KeyRing.load(Path(settings.encryption_key_file)) if settings.encryption_key_file else None
+    contents = read_through(asked.file, ring)
+    store = str(uuid.uuid4())
+    if asked.data_dir is None:
+        return asyncio.run(_into_etcd(asked, contents, store, None))
+    directory = DataDir(asked.data_dir)
+    try:
+        there = [name for name in STORE_FILES if (directory.path / name).exists()]
+        if there and not asked.replace:
+            raise DataDirError(
+                f"{directory.path} holds a store already ({', '.join(there)}); nothing was written",
+                "give an empty --data-dir, or --force-replace to move it aside first",
+            )
+        if settings.kind == "etcd":
+            return asyncio.run(_into_etcd(asked, contents, store, directory))
+        return _into_directory(directory, contents, store)
+    finally:
+        directory.close()
+
+
+def read_through(file: Path, ring: KeyRing | None) -> Contents:
+    """Every checksum, and with a key ring every sealed value."""
+    with file.open("rb") as opened:
+        reader = Reader(opened, str(file))
+        count = 0
+        for record in reader.records():
+            count += 1
+            if ring is not None:
+                ring.open(record.key, record.value)
+    return Contents(file, reader.header, count, reader.keys)
+
+
+def _into_directory(directory: DataDir, contents: Contents, store: str) -> Restored:
+    path = directory.path
+    making = path / MAKING
+    shutil.rmtree(making, ignore_errors=True)  # of a restore that was killed
+    header = contents.header
+    base = header.newest + AHEAD
+    try:
+        revision = make_file(making / FILE_NAME, store, header.store, base, contents.each())
+    except BaseException:
+        shutil.rmtree(making, ignore_errors=True)
+        raise
+    aside = _move_aside(path)
+    # Named before it is there: a server that finds one without the other refuses to begin.
+    write_private(path / ID_FILE, f"{store}\n")
+    (making / FILE_NAME).rename(path / FILE_NAME)
+    _sync(path)
+    making.rmdir()
+    return Restored(header, contents.records, store, revision, aside, _give_keys(path, contents))
+
+
+async def _into_etcd(asked: RestoreAsked, contents: Contents, store: str, directory: DataDir | None) -> Restored:
+    from shoal.store.etcd.copying import Making, make_store  # noqa: PLC0415 - gRPC takes a while to load
+
+    path = asked.data_dir or Path()
+    aside = ""
+    if directory is not None and not asked.store.servers:
+        aside = _move_aside(path)
+        write_private(path / ID_FILE, f"{store}\n")
+    header, local = contents.header, directory if not asked.store.servers else None
+    keys = contents.keys if directory is None or read_identity(path) is None else {}
+    note = (NOTE, json.dumps(keys).encode()) if keys else None
+    making = Making(store, header.store, header.newest + AHEAD, asked.replace, note)
+    async with etcd_of(path, asked.store, local) as there:
+        if asked.store.servers and asked.replace:
+            await _check_nobody_serves(there)
+        made = await make_store(there, making, contents.each())
+    if directory is not None and asked.store.servers:
+        aside = _move_aside(path)
+        write_private(path / ID_FILE, f"{store}\n")
+    where = " and ".join(text for text in (made.aside, aside) if text)
+    return Restored(header, contents.records, store, made.revision, where, bool(keys))
+
+
+async def _check_nobody_serves(there: Any) -> None:
+    """A hub that serves the old store would go on with it, and what it acknowledges would be nowhere."""
+    from shoal.store.etcd.copying import EtcdSnapshot  # noqa: PLC0415
+
+    try:
+        snapshot = await EtcdSnapshot.open(there)
+    except StoreError:
+        return  # there is none that could be served
+    try:
+        value = await snapshot.get(LEASE)
+    finally:
+        await snapshot.close()
+    spec = json.loads(value).get("spec") or {} if value else {}
+    renewed = parse_time(spec.get("renewTime"))
+    if spec.get("holderIdentity") and renewed is not None and SystemClock().now() - renewed < LEASE_SECONDS:
+        raise DataDirError(
+            f"the hub {spec['holderIdentity']} serves the store that is to be replaced; nothing was written",
+            "stop every hub of this etcd, wait 15 seconds, then restore",
+        )
+
+
+def _move_aside(path: Path) -> str:
+    there = [name for name in STORE_FILES if (path / name).exists()]
+    if not there:
+        return ""
+    number = 1
+    while (path / f"replaced-{number}").exists():
+        number += 1
+    aside = path / f"replaced-{number}"
+    aside.mkdir(mode=0o700)
+    for name in there:
+        (path / name).rename(aside / name)
+    _sync(path)
+    return str(aside)
+
+
+def _give_keys(path: Path, contents: Contents) -> bool:
+    """Only where there are none: a directory with keys has served, and its clients know them."""
+    if not contents.keys or read_identity(path) is not None:
+        return False
+    write_identity(path, contents.keys)
+    return True
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

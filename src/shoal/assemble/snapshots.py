@@ -1,0 +1,80 @@
+"""Finds the store that flags mean and opens a snapshot of it, whether a server is running on it or not."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shoal.assemble.datadir import DataDir, DataDirError
+from shoal.assemble.store_settings import StoreSettings
+from shoal.store.backup.snapshot import Snapshot
+from shoal.store.sqlite.copying import SqliteSnapshot
+from shoal.store.sqlite.file import FILE_NAME
+
+if TYPE_CHECKING:
+    from shoal.store.etcd import EtcdSettings
+
+ETCD = "etcd"
+"""The directory of a local etcd."""
+
+
+def is_etcd(directory: Path, settings: StoreSettings) -> bool:
+    """What is in the directory says which store it is, where flags do not."""
+    if settings.kind == "etcd":
+        return True
+    return not (directory / FILE_NAME).exists() and (directory / ETCD / "data").exists()
+
+
+@asynccontextmanager
+async def open_snapshot(directory: Path, settings: StoreSettings, revision: int = 0) -> AsyncIterator[Snapshot]:
+    """Raises StoreError or DataDirError when there is no store, or it does not reach back so far."""
+    if not is_etcd(directory, settings):
+        if not (directory / FILE_NAME).exists():
+            raise DataDirError(f"{directory} holds no store", "give its --data-dir, or --etcd-servers")
+        found: Snapshot = await SqliteSnapshot.open(directory, revision)
+        try:
+            yield found
+        finally:
+            await found.close()
+        return
+    # gRPC takes a while to load, and only this store needs it.
+    from shoal.store.etcd.copying import EtcdSnapshot  # noqa: PLC0415
+
+    async with etcd_of(directory, settings) as there:
+        found = await EtcdSnapshot.open(there, revision)
+        try:
+            yield found
+        finally:
+            await found.close()
+
+
+@asynccontextmanager
+async def etcd_of(directory: Path, settings: StoreSettings, lock: DataDir | None = None) -> AsyncIterator[EtcdSettings]:
+    """The etcd cluster the flags name, or the local one: as it runs, or started for this. `lock`: held already."""
+    from shoal.assemble.etcd_stores import remote  # noqa: PLC0415
+    from shoal.assemble.local_etcd import CLIENT, LocalEtcd  # noqa: PLC0415
+    from shoal.store.etcd import EtcdSettings  # noqa: PLC0415
+
+    if settings.servers:
+        yield remote(settings)
+        return
+    if lock is None and not (directory / ETCD / "data").exists():
+        raise DataDirError(f"{directory} holds no local etcd", "give its --data-dir, or --etcd-servers")
+    endpoint = f"unix:{(directory / ETCD).absolute() / CLIENT}"
+    try:
+        held = lock or DataDir(directory)
+    except DataDirError:
+        # The server that has the directory runs the etcd, too.
+        yield EtcdSettings((endpoint,), settings.prefix)
+        return
+    try:
+        local = await LocalEtcd.start(directory)
+        try:
+            yield EtcdSettings((local.endpoint,), settings.prefix)
+        finally:
+            await local.stop()
+    finally:
+        if lock is None:
+            held.close()

@@ -1,0 +1,51 @@
+"""`shoal backup`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from shoal.cli.progress import progress
+from shoal.cli.storing import data_dir_option, data_dir_or_default, store_options, store_settings
+
+if TYPE_CHECKING:
+    from shoal.assemble.backup import Taken
+
+
+@click.command(name="backup")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--revision", type=click.IntRange(1), help="An earlier state, as far back as history goes. [the newest]")
+@click.option("--with-keys", is_flag=True, help="Also the authority, the key of service accounts, the admin's token.")
+@click.option("--kubeconfig", type=click.Path(path_type=Path), help="Of a running server; it sends its backup.")
+@data_dir_option
+@store_options
+def command(
+    file: Path, revision: int | None, with_keys: bool, kubeconfig: Path | None, data_dir: Path | None, **store: Any
+) -> None:
+    """Writes all of a store to FILE, as it is at one moment, while it serves or not.
+
+    The file holds every Secret, encrypted where the store has it encrypted. shoal restore makes a store of it.
+    """
+    if kubeconfig is not None and (data_dir is not None or store.get("etcd_servers")):
+        raise click.UsageError("--kubeconfig asks a server; leave out --data-dir and --etcd-servers")
+    # The server takes a second to load, and help needs none of it.
+    from shoal.assemble.backup import BackupAsked, backup  # noqa: PLC0415
+
+    where = data_dir_or_default(data_dir)
+    with progress("reading the store"):
+        taken = backup(BackupAsked(file, where, store_settings(**store), kubeconfig, revision or 0, with_keys))
+    click.echo(told(file, taken), err=True)
+    if with_keys:
+        click.echo(
+            f"warning: {file} holds the private keys of the server: who has it can be anybody there; keep it as a key",
+            err=True,
+        )
+
+
+def told(file: Path, taken: Taken) -> str:
+    header = taken.header
+    past = f" (the newest is {header.newest})" if header.newest != header.revision else ""
+    what = f"{taken.records} records of the {header.kind} store {header.store} at revision {header.revision}{past}"
+    return f"{file}: {what}, {taken.size} bytes"

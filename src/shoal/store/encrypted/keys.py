@@ -1,0 +1,128 @@
+"""The keys of encryption at rest, and what a sealed value looks like.
+
+    sealed = "shoal:enc:v1:" name(16) ":" salt(16) nonce(12) AES-256-GCM(value)
+
+The first key of the file seals, all of them open. `name` follows from the key, so a value says which one it needs. The
+store's key of the value is authenticated with it: a value that was put in another's place does not open. Every process
+seals with a key of its own, derived with its salt, so that random nonces never run out.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import logging
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import Self
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from shoal.objects.errors import StoreError
+
+log = logging.getLogger("shoal.store")
+
+SEALED = b"shoal:enc:v1:"
+KEY_BYTES, NAME_DIGITS, SALT_BYTES, NONCE_BYTES = 32, 16, 16, 12
+SALTS_REMEMBERED = 256
+OTHERS = 0o007
+_NAME = slice(len(SEALED), len(SEALED) + NAME_DIGITS)
+_SALT = slice(_NAME.stop + 1, _NAME.stop + 1 + SALT_BYTES)
+_NONCE = slice(_SALT.stop, _SALT.stop + NONCE_BYTES)
+
+
+class SealError(StoreError):
+    """A value cannot be opened, or a key file cannot be used."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class KeyRing:
+    def __init__(self, keys: tuple[bytes, ...], where: str) -> None:
+        self._where = where
+        self._keys = {key_name(key): key for key in keys}
+        self.names = tuple(self._keys)
+        self._salt = os.urandom(SALT_BYTES)
+        self._derived = lru_cache(SALTS_REMEMBERED)(self._derive)
+
+    @classmethod
+    def load(cls, file: Path) -> Self:
+        """One key per line, 32 bytes in base64; # begins a comment."""
+        try:
+            if file.stat().st_mode & OTHERS:
+                log.warning("everybody on this machine can read the keys in %s: chmod 600 %s", file, file)
+            lines = file.read_text().splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise SealError(f"--encryption-key-file {file} cannot be read: {error}", "give a file of keys") from None
+        keys = []
+        for number, line in enumerate(lines, 1):
+            text = line.partition("#")[0].strip()
+            if text:
+                keys.append(_key(text, f"{file}, line {number}"))
+        if not keys:
+            raise SealError(f"--encryption-key-file {file} holds no key", _HOW)
+        return cls(tuple(keys), str(file))
+
+    def seal(self, key: str, value: bytes) -> bytes:
+        nonce = os.urandom(NONCE_BYTES)
+        name = self.names[0]
+        sealed = self._derived(name, self._salt).encrypt(nonce, value, key.encode())
+        return b"%b%b:%b%b%b" % (SEALED, name.encode(), self._salt, nonce, sealed)
+
+    def open(self, key: str, value: bytes) -> bytes:
+        """The value itself, where it is not sealed."""
+        if not value.startswith(SEALED):
+            return value
+        name = name_in(value)
+        if name not in self._keys:
+            raise missing(key, name, f"{self._where} holds {', '.join(self.names)} only")
+        try:
+            return self._derived(name, value[_SALT]).decrypt(value[_NONCE], value[_NONCE.stop :], key.encode())
+        except (InvalidTag, ValueError):
+            raise SealError(
+                f"{key} does not open with its key {name}: the value was changed, or is another's",
+                "shoal fsck finds all such values; restore a backup, or delete the object",
+            ) from None
+
+    def is_newest(self, value: bytes) -> bool:
+        """Whether it is sealed with the key that seals."""
+        return value.startswith(SEALED) and name_in(value) == self.names[0]
+
+    def _derive(self, name: str, salt: bytes) -> AESGCM:
+        return AESGCM(HKDF(SHA256(), KEY_BYTES, salt, b"shoal values").derive(self._keys[name]))
+
+
+_HOW = "make one: (umask 077; head -c 32 /dev/urandom | base64 > keys)"
+
+
+def key_name(key: bytes) -> str:
+    return hmac.new(key, b"shoal key name", hashlib.sha256).hexdigest()[:NAME_DIGITS]
+
+
+def name_in(sealed: bytes) -> str:
+    """Of the key a sealed value needs."""
+    return sealed[_NAME].decode(errors="replace")
+
+
+def missing(key: str, name: str, why: str) -> SealError:
+    return SealError(
+        f"{key} is encrypted with the key {name}, and {why}",
+        "give --encryption-key-file with a file that holds that key; a key that is lost cannot be made again",
+    )
+
+
+def _key(text: str, where: str) -> bytes:
+    try:
+        key = base64.b64decode(text, validate=True)
+    except ValueError:
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise SealError(f"{where}: a key is {KEY_BYTES} bytes in base64", _HOW)
+    return key

@@ -1,0 +1,138 @@
+"""A store file read as it is at one revision while a server writes it, and a file made from what a backup holds.
+
+Reading is one read transaction on a connection of its own: nobody waits for it, and compaction takes nothing away from
+it. A file that is made is a store only when it is whole; who calls moves it into its place then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from urllib.parse import quote
+
+from shoal.store.interface import Compacted, FutureRevision, KeyValue, StoreFormat, StoreUnavailable
+from shoal.store.sqlite.file import FILE_NAME, check_ours, connect, fill, meta
+
+PAGE_ROWS = 64
+_STATE = """
+    SELECT log.key, log.value, log.rev
+    FROM (SELECT max(rev) AS rev FROM log WHERE rev <= ? GROUP BY key ORDER BY key) AS newest
+    JOIN log ON log.rev = newest.rev WHERE log.value IS NOT NULL"""
+"""Keys alone are sorted, so that no value goes into a temporary file."""
+
+
+class SqliteSnapshot:
+    kind = "sqlite"
+    ancestors: tuple[str, ...] = ()
+
+    def __init__(self, connection: sqlite3.Connection, file: Path, revision: int) -> None:
+        self._connection, self._file = connection, file
+        with _in_words(file):
+            connection.execute("BEGIN")
+            found = meta(connection)
+            self.id, compacted = str(found["id"]), int(found["compacted"])
+            (last,) = connection.execute("SELECT max(rev) FROM log").fetchone()
+        self.newest = max(last or 0, compacted)
+        self.revision = revision or self.newest
+        if self.revision > self.newest:
+            raise FutureRevision(revision, self.newest)
+        if self.revision < compacted:
+            raise Compacted(revision, compacted)
+
+    @classmethod
+    async def open(cls, directory: Path, revision: int = 0) -> SqliteSnapshot:
+        """Raises Compacted, FutureRevision, StoreFormat or StoreUnavailable."""
+        file = directory / FILE_NAME
+
+        def begin() -> SqliteSnapshot:
+            connection = open_reading(file)
+            try:
+                return cls(connection, file, revision)
+            except BaseException:
+                connection.close()
+                raise
+
+        return await asyncio.to_thread(begin)
+
+    def rows(self) -> Iterator[KeyValue]:
+        with _in_words(self._file):
+            for row in self._connection.execute(_STATE, (self.revision,)):
+                yield KeyValue._make(row)
+
+    async def pages(self) -> AsyncIterator[Sequence[KeyValue]]:
+        rows = self.rows()
+        while page := await asyncio.to_thread(lambda: list(islice(rows, PAGE_ROWS))):
+            yield page
+
+    async def note(self, name: str) -> bytes | None:
+        return None  # one server has the file, and its keys beside it
+
+    async def strays(self) -> dict[str, int]:
+        return {}
+
+    async def close(self) -> None:
+        self._connection.close()
+
+
+def open_reading(file: Path) -> sqlite3.Connection:
+    """Of a file that is ours and is left as it is."""
+    if not file.exists():
+        raise StoreUnavailable(f"there is no {file}")
+    with _in_words(file):
+        # Threads take turns on it: a page is read in one and the next one in another.
+        address = f"file:{quote(str(file.absolute()))}?mode=ro"
+        connection = sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)
+        try:
+            if not check_ours(connection, file):
+                raise StoreFormat(f"{file} is empty: it is not a Shoal store yet")
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def make_file(file: Path, store: str, ancestor: str, base: int, records: Iterable[KeyValue]) -> int:
+    """A store with these values, at revisions above `base`, without history; the last of them."""
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    revision = base
+    with _in_words(file):
+        connection = connect(file)
+        try:
+            fill(connection, store)
+            connection.execute("BEGIN")
+            for revision, record in enumerate(records, base + 1):
+                connection.execute("INSERT INTO log VALUES (?, ?, ?)", (revision, record.key, record.value))
+            connection.execute("UPDATE meta SET value = ? WHERE name = 'compacted'", (revision,))
+            connection.execute("INSERT INTO meta VALUES ('restored-from', ?)", (ancestor,))
+            connection.execute("COMMIT")
+        finally:
+            connection.close()
+    return revision
+
+
+def scrub(directory: Path) -> None:
+    """Writes the file anew, so that nothing is left in it of what was deleted. Nobody else has it open."""
+    file = directory / FILE_NAME
+    with _in_words(file):
+        connection = connect(file)
+        try:
+            connection.execute("VACUUM")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        finally:
+            connection.close()
+
+
+@contextmanager
+def _in_words(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB:
+            raise StoreFormat(f"{file} is not a Shoal store") from error
+        raise StoreUnavailable(f"{file} cannot be used: {error}") from error

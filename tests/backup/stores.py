@@ -1,0 +1,107 @@
+"""Stores to be backed up and restored: what the commands are told of them, and what is in them."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import uuid
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from shoal.apiserver.entries import REMOVED
+from shoal.assemble.backup import BackupAsked, Taken, backup
+from shoal.assemble.restore import RestoreAsked, Restored, restore
+from shoal.assemble.snapshots import open_snapshot
+from shoal.assemble.store_settings import StoreSettings
+from shoal.store.encrypted import EncryptedStore, KeyRing
+from shoal.store.interface import Store
+from shoal.store.sqlite import SqliteStore
+from tests.etcd import Etcd
+
+_numbers = itertools.count(1)
+CLUSTERS = "core.shoal.dev/logicalclusters/root/"
+
+
+class Place:
+    """Where a store is, or can be made: a data directory, or a prefix of an etcd."""
+
+    def __init__(self, directory: Path, etcd: Etcd | None = None) -> None:
+        self.directory = directory / f"data{next(_numbers)}"
+        self.settings = StoreSettings()
+        if etcd is not None:
+            self.settings = StoreSettings("etcd", (etcd.endpoint,), f"/backup{next(_numbers)}")
+
+    @property
+    def is_etcd(self) -> bool:
+        return self.settings.kind == "etcd"
+
+    @property
+    def data_dir(self) -> Path | None:
+        return None if self.is_etcd else self.directory
+
+    async def open(self) -> Store:
+        if not self.is_etcd:
+            return await SqliteStore.open(self.directory)
+        from shoal.assemble.etcd_stores import remote  # noqa: PLC0415
+        from shoal.store.etcd import EtcdStore  # noqa: PLC0415
+
+        return await EtcdStore.open(remote(self.settings))
+
+    def fill(self, values: dict[str, bytes], ring: KeyRing | None = None) -> int:
+        """Writes all of it; the revision it brought the store to."""
+
+        async def fill() -> int:
+            store = await self.open()
+            target = EncryptedStore(store, ring, ("core/secrets",))
+            try:
+                items = iter(values.items())
+                while some := list(itertools.islice(items, 500)):
+                    await asyncio.gather(*(target.put(key, value, 0) for key, value in some))
+                return store.revision
+            finally:
+                await store.close()
+
+        return asyncio.run(fill())
+
+    def stored(self) -> dict[str, bytes]:
+        """As it lies there."""
+
+        async def read() -> dict[str, bytes]:
+            async with open_snapshot(self.directory, self.settings) as snapshot:
+                return {key: value async for page in snapshot.pages() for key, value, _ in page}
+
+        return asyncio.run(read())
+
+    def backup(self, file: Path, revision: int = 0) -> Taken:
+        return backup(BackupAsked(file, self.directory, self.settings, revision=revision))
+
+    def restore(self, file: Path, *, replace: bool = False) -> Restored:
+        return restore(RestoreAsked(file, self.data_dir, self.settings, replace))
+
+
+def encoded(obj: dict[str, Any]) -> bytes:
+    return orjson.dumps(obj)
+
+
+def some_object(kind: str, group: str, namespace: str, name: str, **more: Any) -> bytes:
+    metadata = {"name": name, "uid": str(uuid.uuid5(uuid.NAMESPACE_OID, f"{kind}/{namespace}/{name}"))}
+    if namespace:
+        metadata["namespace"] = namespace
+    version = f"{group}/v1" if group else "v1"
+    return encoded({"apiVersion": version, "kind": kind, "metadata": metadata, **more})
+
+
+def contents(count: int) -> dict[str, bytes]:
+    """Two logical clusters with that many objects, one of their bootstrap objects removed."""
+    values = {}
+    for name in ("root", "team"):
+        values[f"{CLUSTERS}/{name}"] = some_object("LogicalCluster", "core.shoal.dev", "", name)
+    for n in range(count):
+        cluster = ("root", "team")[n % 2]
+        plural, kind = (("configmaps", "ConfigMap"), ("secrets", "Secret"))[n % 3 == 0]
+        key = f"core/{plural}/{cluster}/default/o{n}"
+        values[key] = some_object(kind, "", "default", f"o{n}", data={"n": "x" * (n % 700), "ä": str(n)})
+    values["rbac.authorization.k8s.io/clusterroles/team//edit"] = REMOVED
+    return values

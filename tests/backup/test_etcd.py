@@ -1,0 +1,148 @@
+"""What only etcd has: restores that did not end, servers that come back, servers that are still there."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from shoal.assemble.backup import BackupAsked, backup
+from shoal.assemble.datadir import DataDirError
+from shoal.assemble.encrypting import encrypt
+from shoal.assemble.etcd_stores import remote
+from shoal.assemble.fsck import fsck
+from shoal.assemble.restore import RestoreAsked, restore
+from shoal.assemble.store_settings import StoreSettings
+from shoal.store.encrypted import KeyRing
+from shoal.store.etcd import EtcdStore
+from shoal.store.etcd.copying import EtcdSnapshot, Making, make_store
+from shoal.store.interface import KeyValue, StoreFormat, StoreLost
+from tests.backup.stores import Place, contents
+from tests.etcd import Etcd, etcd_program
+from tests.serving import Cluster, Server, config_map
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+class Cut(Exception):
+    pass
+
+
+def cut_after(values: dict[str, bytes], count: int) -> Iterator[KeyValue]:
+    for index, (key, value) in enumerate(sorted(values.items())):
+        if index == count:
+            raise Cut
+        yield KeyValue(key, value, 1)
+
+
+def test_a_restore_that_did_not_end_is_no_store_and_begins_anew(tmp_path: Path, etcd: Etcd) -> None:
+    here, there, file = Place(tmp_path), Place(tmp_path, etcd), tmp_path / "b"
+    values = contents(500)
+    here.fill(values)
+    here.backup(file)
+    with pytest.raises(Cut):
+        asyncio.run(make_store(remote(there.settings), Making("0" * 36, "before", 1), cut_after(values, 250)))
+    with pytest.raises(StoreFormat, match="a restore was begun and did not end; run shoal restore again"):
+        asyncio.run(EtcdStore.open(remote(there.settings)))
+    there.restore(file)
+    assert there.stored() == values
+
+    async def strays() -> dict[str, int]:
+        snapshot = await EtcdSnapshot.open(remote(there.settings))
+        try:
+            return await snapshot.strays()
+        finally:
+            await snapshot.close()
+
+    assert asyncio.run(strays()) == {}
+
+
+def test_a_store_that_was_there_stays_when_a_restore_does_not_end(tmp_path: Path, etcd: Etcd) -> None:
+    there, old = Place(tmp_path, etcd), contents(20)
+    there.fill(old)
+    making = Making("0" * 36, "before", 1, replace=True)
+    with pytest.raises(Cut):
+        asyncio.run(make_store(remote(there.settings), making, cut_after(contents(500), 250)))
+    assert there.stored() == old
+    (note,) = fsck(there.directory, there.settings).findings
+    folder = f"{there.settings.prefix}/objects-00000000/"
+    assert (note.problem, note.todo) == (False, f"when nobody needs them: etcdctl del --prefix {folder}")
+
+
+def test_keys_of_another_program_are_left_alone(tmp_path: Path, etcd: Etcd) -> None:
+    inner, file = Place(tmp_path, etcd), tmp_path / "b"
+    inner.settings = replace(inner.settings, prefix="/other/program")
+    inner.fill(contents(3))
+    inner.backup(file)
+    outer = replace(inner.settings, prefix="/other")
+    with pytest.raises(StoreFormat, match=r"holds keys of another program \(/other/program/objects/"):
+        restore(RestoreAsked(file, None, outer, replace=True))
+    assert inner.stored() == contents(3)
+
+
+def test_a_local_etcd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{etcd_program().parent}{os.pathsep}{os.environ['PATH']}")
+    here, file, values = Place(tmp_path), tmp_path / "b", contents(50)
+    ring = KeyRing((b"k" * 32,), "keys")
+    here.fill(values, ring)
+    here.backup(file)
+    with tempfile.TemporaryDirectory(prefix="shoal-") as short:
+        keys = Path(short) / "keys"
+        keys.write_text(base64.b64encode(b"k" * 32).decode())
+        directory, local = Path(short) / "data", StoreSettings("etcd", encryption_key_file=str(keys))
+        restore(RestoreAsked(file, directory, local))
+        with pytest.raises(DataDirError, match="holds a store already"):
+            restore(RestoreAsked(file, directory, local))
+        assert fsck(directory, local).sound
+        assert encrypt(directory, local, decrypt=True).written > 0
+        server = Server(directory, store=StoreSettings("etcd"))
+        try:
+            # While it runs, and found by what is in the directory.
+            taken = backup(BackupAsked(tmp_path / "live", directory, StoreSettings()))
+        finally:
+            server.stop()
+    assert taken.header.kind == "etcd"
+    back = Place(tmp_path)
+    back.restore(tmp_path / "live")
+    assert back.stored().items() >= values.items()
+
+
+def test_hubs_of_the_old_store_go_on_with_the_restored_one(tmp_path: Path, etcd: Etcd) -> None:
+    settings, file = StoreSettings("etcd", (etcd.endpoint,), "/goes-on"), tmp_path / "b"
+    place = Place(tmp_path, etcd)
+    place.directory, place.settings = tmp_path / "hub", settings
+    server = Server(place.directory, store=settings)
+    try:
+        root = Cluster(server, "root")
+        root.post(MAPS, config_map("kept")).ok()
+        place.backup(file)
+        root.post(MAPS, config_map("later")).ok()
+        root.eventually(
+            lambda: root.get("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/shoal-loops").status == 200
+        )
+        with pytest.raises(DataDirError, match="serves the store that is to be replaced; nothing was written"):
+            place.restore(file, replace=True)
+        root.close()
+        old = server.shoal.store.id
+    finally:
+        server.stop()
+    done = place.restore(file, replace=True)
+    assert (place.directory / "store-id").read_text().strip() == old
+    server = Server(place.directory, store=settings)
+    try:
+        assert server.shoal.store.id == done.store
+        root = Cluster(server, "root")
+        names = [item["metadata"]["name"] for item in root.get(MAPS).ok()["items"]]
+        root.close()
+    finally:
+        server.stop()
+    assert ("kept" in names, "later" in names) == (True, False)
+    assert (place.directory / "store-id").read_text().strip() == done.store
+    with pytest.raises(StoreLost):
+        asyncio.run(EtcdStore.open(remote(settings), "another"))
