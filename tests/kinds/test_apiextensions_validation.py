@@ -97,18 +97,20 @@ def test_status_needs_a_plain_root() -> None:
 
 
 def test_conversion() -> None:
-    assert [(c.reason, c.field, c.message) for c in validate_crd(crd(conversion={"strategy": "Webhook"}))] == [
+    assert messages(crd(conversion={"strategy": "Webhook"})) == [
+        "spec.conversion.webhookClientConfig: Required value: required when strategy is set to Webhook",
+        "spec.conversion.conversionReviewVersions: Required value",
+    ]
+    webhook = {"clientConfig": {"url": "http://x"}, "conversionReviewVersions": ["v7"]}
+    assert messages(crd(conversion={"strategy": "Webhook", "webhook": webhook})) == [
         (
-            "FieldValueNotSupported",
-            "spec.conversion.strategy",
-            (
-                'spec.conversion.strategy: Unsupported value: "Webhook": conversion webhooks are not supported yet:'
-                ' supported values: "None"'
-            ),
-        )
+            'spec.conversion.webhookClientConfig.url: Invalid value: "http": '
+            "'https' is the only allowed URL scheme; desired format: https://host[/path]"
+        ),
+        'spec.conversion.conversionReviewVersions: Invalid value: ["v7"]: must include at least one of v1, v1beta1',
     ]
     assert messages(crd(conversion={"strategy": "X"})) == [
-        'spec.conversion.strategy: Unsupported value: "X": supported values: "None"'
+        'spec.conversion.strategy: Unsupported value: "X": supported values: "None", "Webhook"'
     ]
 
 

@@ -28,7 +28,7 @@ from shoal.apiserver.paths import ROOT, WILDCARD, Target, parse, verb_of
 from shoal.apiserver.registry import Resource
 from shoal.apiserver.routes import Route, Routes
 from shoal.apiserver.selection import selection
-from shoal.apiserver.turns import Turns, takes_turns
+from shoal.apiserver.turns import namespace_of, take_turn, takes_turns
 from shoal.apiserver.verbs import find_read, find_write
 from shoal.objects.errors import (
     Forbidden,
@@ -63,7 +63,6 @@ class App:
         self._metrics = metrics
         self._audit = audit
         self._inflight = InFlight()
-        self._turns = Turns()
         self._routes = Routes(routes or {})
         self._passed = self._routes.prefixes
 
@@ -148,15 +147,17 @@ class App:
         try:
             with self._inflight:
                 async with asyncio.timeout(seconds_for(call.query)):
-                    if takes_turns(self._core, call):
-                        made = await self._turns.take((call.target.cluster, call.namespace), write, self._core, call)
+                    if takes_turns(self._core, call) and self._core.webhooks.of(call.target.cluster) is None:
+                        made = await take_turn(namespace_of(call), write, self._core, call)
                     else:
                         made = await write(self._core, call)
                     answer = self._finished(call, made)
         except TimeoutError:
             answer = self._failed(call.request, TimedOut(LATE), record)
         except Exception as error:
-            answer = self._failed(call.request, error, record)
+            answer = _warned(call, self._failed(call.request, error, record))
+        if record is not None and call.annotations:
+            record.annotations = call.annotations
         return self._done(call.request, labels, began, answer, record)
 
     @staticmethod
@@ -271,9 +272,7 @@ class App:
     def _finished(call: Call, answer: Answer) -> Answer:
         if call.view.form:
             answer = converted(answer, call.view.form)
-        if call.warnings:
-            answer.headers += tuple(("Warning", f'299 - "{_quoted(text)}"') for text in dict.fromkeys(call.warnings))
-        return answer
+        return _warned(call, answer)
 
     def _done(self, request: Request, labels: Labels, began: float, answer: Answer, record: Record | None) -> Answer:
         self._metrics.observe(labels, answer.status, self._core.clock.monotonic() - began)
@@ -317,6 +316,12 @@ def _hand_on(made: asyncio.Future[Answer], answer: asyncio.Future[Answer]) -> No
 def _any_state(query: str) -> bool:
     """Whether the reader said that any state will do."""
     return "resourceVersion=0" in query and parse_query(query).get("resourceVersion") == "0"
+
+
+def _warned(call: Call, answer: Answer) -> Answer:
+    if call.warnings:
+        answer.headers += tuple(("Warning", f'299 - "{_quoted(text)}"') for text in dict.fromkeys(call.warnings))
+    return answer
 
 
 def _quoted(text: str) -> str:

@@ -9,10 +9,12 @@ from shoal.apiserver.authn import Authenticator, User
 from shoal.apiserver.authz import Authorizer
 from shoal.apiserver.cache import Cache, Entry, Kind
 from shoal.apiserver.clusters import Clusters, LogicalCluster
+from shoal.apiserver.locks import Locks, Place
 from shoal.apiserver.negotiate import View
 from shoal.apiserver.paths import Target
 from shoal.apiserver.registry import Resource
 from shoal.apiserver.tokens import TokenSigner
+from shoal.apiserver.webhooks.configurations import Webhooks
 from shoal.clock import Clock
 from shoal.objects.errors import NotFound
 from shoal.objects.wire import Request
@@ -40,6 +42,8 @@ class Core:
     tokens: TokenSigner
     clock: Clock
     dice: Dice
+    webhooks: Webhooks
+    locks: Locks = field(default_factory=Locks)
 
 
 @dataclass(slots=True)
@@ -54,6 +58,10 @@ class Call:
     view: View
     query: dict[str, str]
     warnings: list[str] = field(default_factory=list)
+    annotations: dict[str, str] | None = None
+    """What webhooks want to be found in the audit log."""
+    turns: tuple[Place, ...] = ()
+    """Where no other write is under way (`apiserver.turns`)."""
 
     @property
     def name(self) -> str:

@@ -18,6 +18,7 @@ from shoal.apiserver.rules import Rules
 from shoal.kinds import apiextensions, capi, embedded, fleet, logicalcluster, versions
 from shoal.kinds.apiextensions_publish import published_schema
 from shoal.kinds.own import own_definitions
+from shoal.kinds.webhooks import read_conversion
 
 Object = dict[str, Any]
 
@@ -93,6 +94,10 @@ class Definitions:
         model = self._models.get(digest)
         if model is None:
             model = self._models[digest] = Model(schema)
+        conversion = read_conversion(crd)
+        if conversion is not None:
+            # What another webhook has made of the objects is not what this one will.
+            digest = hashlib.sha256(digest.encode() + orjson.dumps(spec["conversion"])).hexdigest()
         terminating = "deletionTimestamp" in crd["metadata"]
         group, plural = spec["group"], names["plural"]
         return Resource(
@@ -116,6 +121,7 @@ class Definitions:
             schema_hash=digest,
             model=partial(_same, model),
             rules=OWN.get((group, plural), CUSTOM),
+            conversion=conversion,
             deprecated=apiextensions.deprecation_warning(crd, version),
         )
 

@@ -14,7 +14,9 @@ REMOVED = b"-"
 class Entry:
     """One object: its served bytes, and what is read of them again and again."""
 
-    __slots__ = ("_labels", "charge", "data", "message", "name", "namespace", "normal", "revision", "virtual")
+    __slots__ = (
+        *("_labels", "charge", "converted", "data", "message", "name", "namespace", "normal", "revision", "virtual"),
+    )
 
     def __init__(self, namespace: str, name: str, revision: int, data: bytes, virtual: bool = False) -> None:
         self.namespace = namespace
@@ -30,6 +32,8 @@ class Entry:
         """The object in protobuf, once somebody has asked for it."""
         self.charge: Charge | None = None
         """What the object takes of a quota, once one had to know."""
+        self.converted: dict[str, Entry] | None = None
+        """By schema hash, the object in other versions that a webhook has made of it."""
 
     @property
     def key(self) -> str:
@@ -48,7 +52,7 @@ class Entry:
 
     def rest(self) -> None:
         """Without what was made of the bytes and can be made again."""
-        self._labels = self.message = self.charge = None
+        self._labels = self.message = self.charge = self.converted = None
 
 
 class Change:

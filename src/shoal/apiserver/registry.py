@@ -12,6 +12,7 @@ from typing import Any
 
 from shoal.apiserver.model import Model
 from shoal.apiserver.rules import Rules
+from shoal.kinds.webhooks import Conversion
 
 Object = dict[str, Any]
 NO_RULES = Rules()
@@ -73,6 +74,8 @@ class Resource:
     model: Callable[[], Model] = no_model
     """The schema compiled: what may be written, and who owns which field."""
     rules: Rules = NO_RULES
+    conversion: Conversion | None = None
+    """Who makes objects of this version out of those of others; None: they differ in the apiVersion only."""
     deprecated: str = ""
     """A deprecation warning to send with every answer, or empty."""
 

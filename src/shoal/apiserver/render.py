@@ -15,6 +15,7 @@ from shoal.apiserver.encoding import decode, encode, splice, with_cluster
 from shoal.apiserver.negotiate import PROTOBUF, View
 from shoal.apiserver.registry import Resource
 from shoal.apiserver.table import make_table
+from shoal.apiserver.webhooks.conversion import shown
 from shoal.objects import protobuf
 from shoal.objects.wire import Response
 
@@ -26,6 +27,8 @@ def served(resource: Resource, entry: Entry) -> bytes:
     if not resource.custom or entry.normal == resource.schema_hash:
         shared = resource.rules.shared
         return entry.data if shared is None else splice(encode(shared.from_stored(entry.object())), entry.revision)
+    if resource.conversion is not None and (other := shown(resource, entry)) is not entry:
+        return other.data
     obj = entry.object()
     before = obj.get("apiVersion")
     obj["apiVersion"] = resource.api_version

@@ -48,6 +48,7 @@ class Sleep:
         self._core.clusters.sleep(cluster)
         self._core.cache.sleep(cluster)
         self._core.authorizer.forget(cluster)
+        self._core.webhooks.forget(cluster)
 
     def awake(self) -> int:
         clusters = self._core.cache.kind(GROUP, PLURAL).table(ROOT).entries

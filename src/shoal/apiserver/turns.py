@@ -5,15 +5,15 @@ A write that others have queued before it is not in the cache yet, so two that f
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TypeVar
 
 from shoal.apiserver.admission.quotas import is_charged, is_measured
 from shoal.apiserver.core import Call, Core
-from shoal.objects.wire import Answer
+from shoal.apiserver.locks import Place
 
-Place = tuple[str, str]
-"""Logical cluster, namespace."""
+T = TypeVar("T")
 
 
 def takes_turns(core: Core, call: Call) -> bool:
@@ -26,21 +26,30 @@ def takes_turns(core: Core, call: Call) -> bool:
     return call.target.subresource in ("", "resize") and (is_measured(call) or call.entry() is None)
 
 
-class Turns:
-    def __init__(self) -> None:
-        self._locks: dict[Place, asyncio.Lock] = {}
-        self._waiting: dict[Place, int] = {}
+async def take_turn(place: Place, write: Callable[[Core, Call], Awaitable[T]], core: Core, call: Call) -> T:
+    """Carries the write out when it is its turn there, until it is durable and in the cache."""
+    async with core.locks.at(place):
+        call.turns = (*call.turns, place)
+        return await write(core, call)
 
-    async def take(
-        self, place: Place, write: Callable[[Core, Call], Awaitable[Answer]], core: Core, call: Call
-    ) -> Answer:
-        """Carries the write out when it is its turn, until it is durable and in the cache."""
-        lock = self._locks.setdefault(place, asyncio.Lock())
-        self._waiting[place] = self._waiting.get(place, 0) + 1
-        try:
-            async with lock:
-                return await write(core, call)
-        finally:
-            self._waiting[place] -= 1
-            if not self._waiting[place]:
-                del self._waiting[place], self._locks[place]
+
+def namespace_of(call: Call) -> Place:
+    return call.target.cluster, call.namespace
+
+
+def services_of(call: Call) -> Place:
+    """Services take turns in the whole cluster: each sees the addresses and ports the last one took."""
+    return call.target.cluster, "/services"
+
+
+@asynccontextmanager
+async def turn(core: Core, call: Call) -> AsyncIterator[None]:
+    """For the last part of a write that webhooks have looked at: these may write there before they answer."""
+    wanted = [namespace_of(call)] if takes_turns(core, call) else []
+    if (call.resource.group, call.resource.plural) == ("", "services") and not call.target.subresource:
+        wanted.append(services_of(call))
+    async with AsyncExitStack() as taken:
+        for place in wanted:
+            if place not in call.turns:
+                await taken.enter_async_context(core.locks.at(place))
+        yield

@@ -6,6 +6,7 @@ Order of a write: decode → admit → validate → own (managedFields) → stor
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -15,6 +16,7 @@ from shoal.apiserver.encoding import CLUSTER_ANNOTATION, encode, splice
 from shoal.apiserver.negotiate import JSON, PROTOBUF, YAML, body_type
 from shoal.apiserver.options import WriteOptions
 from shoal.apiserver.render import served
+from shoal.apiserver.webhooks.conversion import convert, prepare
 from shoal.clock import rfc3339
 from shoal.kinds.resources import NotAQuantity
 from shoal.objects import strictjson, yaml_read
@@ -240,12 +242,23 @@ def _manager_named(agent: str) -> str:
 
 def settle(call: Call, revision: int, value: bytes, name: str) -> bytes:
     """The served bytes of what was just written; tells the cache that they need no second look."""
+    return served(call.resource, _written(call, revision, value, name))
+
+
+async def settle_converted(core: Core, call: Call, revision: int, value: bytes, name: str) -> bytes:
+    """The same where a webhook converts versions: what is answered is what was stored, not what was sent."""
+    entry = _written(call, revision, value, name)
+    await prepare(core.webhooks.calls, call.target.cluster, call.resource, [entry])
+    return served(call.resource, entry)
+
+
+def _written(call: Call, revision: int, value: bytes, name: str) -> Entry:
     entry: Entry | None = call.kind.get(call.target.cluster, call.namespace, name)
     if entry is None or entry.revision != revision:
         entry = Entry(call.namespace, name, revision, splice(value, revision))
     if call.resource.version == call.resource.storage_version:
         entry.normal = call.resource.schema_hash
-    return served(call.resource, entry)
+    return entry
 
 
 def stored_value(call: Call, obj: Object) -> bytes:
@@ -256,6 +269,15 @@ def stored_value(call: Call, obj: Object) -> bytes:
     if resource.rules.shared is not None:
         obj = resource.rules.shared.to_stored(obj)
     return encode(obj)
+
+
+async def converted_value(core: Core, call: Call, obj: Object) -> bytes:
+    """The same where a webhook converts versions."""
+    resource = call.resource
+    if resource.version == resource.storage_version:
+        return encode(obj)
+    storage = replace(resource, version=resource.storage_version)
+    return encode((await convert(core.webhooks.calls, call.target.cluster, storage, [obj]))[0])
 
 
 def key_of(call: Call, name: str) -> str:

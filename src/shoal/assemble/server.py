@@ -38,6 +38,8 @@ from shoal.apiserver.roles import CachedRoles
 from shoal.apiserver.sleep import IDLE_SECONDS, Sleep
 from shoal.apiserver.syncers import CachedMeant
 from shoal.apiserver.tokens import TokenSigner, signing_key
+from shoal.apiserver.webhooks.calling import Poster
+from shoal.apiserver.webhooks.configurations import Webhooks
 from shoal.apiserver.workers import CachedHoldings
 from shoal.assemble.routes import RoutesOf, no_routes
 from shoal.clock import Clock, SystemClock, rfc3339
@@ -146,6 +148,7 @@ class ApiServer:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._http.stop(self.settings.stop_seconds)
+        await self.core.webhooks.calls.close()
         self.app.close()
 
 
@@ -178,6 +181,8 @@ async def make_core(settings: ServerSettings, store: Store, clock: Clock, addres
     authorizer = Authorizer(roles, opinion)
     clusters.on_gone(roles.forget)
     clusters.on_gone(authorizer.forget)
+    webhooks = Webhooks(cache, _posting)
+    clusters.on_gone(webhooks.forget)
     return Core(
         store=store,
         cache=cache,
@@ -196,7 +201,15 @@ async def make_core(settings: ServerSettings, store: Store, clock: Clock, addres
             suffix=lambda: "".join(_RANDOM.choices(_LETTERS, k=5)),
             fraction=_RANDOM.random,
         ),
+        webhooks=webhooks,
     )
+
+
+def _posting() -> Poster:
+    # Most servers never call a webhook, and start without its library.
+    from shoal.client.posting import Posting  # noqa: PLC0415
+
+    return Posting()
 
 
 def _random_uid() -> str:

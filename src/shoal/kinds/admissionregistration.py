@@ -1,6 +1,6 @@
 """Webhook configurations of admissionregistration.k8s.io/v1: defaults and validation. Pure.
 
-They are kept, not called; a warning says so when one is made. Policies are in `admissionregistration_policies`.
+How they are called is `apiserver.webhooks`. Policies are in `admissionregistration_policies`.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from shoal.kinds.checks import Object, fill, label_selector, one_of, said, section
+from shoal.kinds.match_conditions import compiling
 from shoal.objects.errors import Cause, duplicate, invalid_value, required, too_many
 from shoal.objects.names import is_dns1035_label, is_dns1123_subdomain, is_qualified_name
 
@@ -43,7 +44,7 @@ def validate_webhooks(obj: Object, old: Object | None) -> list[Cause]:
     for i, hook in enumerate(obj.get("webhooks") or ()):
         path, name = f"webhooks[{i}]", hook.get("name") or ""
         causes += _hook(hook, name, path)
-        causes += _review_versions(hook.get("admissionReviewVersions") or [], f"{path}.admissionReviewVersions")
+        causes += review_versions(hook.get("admissionReviewVersions") or [], f"{path}.admissionReviewVersions")
         if name and name in names:
             causes.append(duplicate(f"{path}.name", name))
         names.add(name)
@@ -66,8 +67,10 @@ def _hook(hook: Object, name: str, path: str) -> list[Cause]:
     for selector in ("namespaceSelector", "objectSelector"):
         causes += label_selector(hook[selector], f"{path}.{selector}")
     causes += one_of(hook.get("reinvocationPolicy"), f"{path}.reinvocationPolicy", "IfNeeded", "Never")
-    causes += _client_config(hook["clientConfig"], f"{path}.clientConfig")
-    return causes + match_conditions(hook.get("matchConditions") or [], f"{path}.matchConditions")
+    causes += client_config(hook["clientConfig"], f"{path}.clientConfig")
+    conditions = hook.get("matchConditions") or []
+    causes += match_conditions(conditions, f"{path}.matchConditions")
+    return causes + compiling(conditions, f"{path}.matchConditions")
 
 
 def _fully_qualified(name: str, path: str) -> list[Cause]:
@@ -80,7 +83,8 @@ def _fully_qualified(name: str, path: str) -> list[Cause]:
     return []
 
 
-def _client_config(config: Object, path: str) -> list[Cause]:
+def client_config(config: Object, path: str) -> list[Cause]:
+    """Of a webhook of any sort."""
     url, service = config.get("url"), config.get("service")
     if (url is None) == (service is None):
         return [required(path, "exactly one of url or service is required")]
@@ -117,9 +121,10 @@ def _url(text: str, path: str) -> list[Cause]:
     return causes
 
 
-def _review_versions(versions: list[str], path: str) -> list[Cause]:
+def review_versions(versions: list[str], path: str, missing: str = "must specify one of v1, v1beta1") -> list[Cause]:
+    """Of AdmissionReviews and of ConversionReviews: which their webhooks take."""
     if not versions:
-        return [required(path, "must specify one of v1, v1beta1")]
+        return [required(path, missing)]
     causes: list[Cause] = []
     for i, version in enumerate(versions):
         if version in versions[:i]:
@@ -173,7 +178,7 @@ def _resources(resources: list[str], path: str) -> list[Cause]:
 
 
 def match_conditions(conditions: list[Object], path: str) -> list[Cause]:
-    """Names and presence; the expressions are CEL, which nobody compiles here."""
+    """Names and presence, of webhooks and of policies."""
     causes = [too_many(path, len(conditions), MOST_CONDITIONS)] if len(conditions) > MOST_CONDITIONS else []
     names = set()
     for i, condition in enumerate(conditions):

@@ -48,6 +48,9 @@ def default_crd(crd: Object) -> None:
         names["listKind"] = kind + "List"
     if spec.get("conversion") is None:
         spec["conversion"] = {"strategy": "None"}
+    service = ((spec["conversion"].get("webhook") or {}).get("clientConfig") or {}).get("service")
+    if service is not None:
+        service.setdefault("port", 443)
     status = crd.get("status") or {}
     if not status.get("storedVersions"):
         record_stored_version(crd)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from shoal.kinds.admissionregistration import client_config, review_versions
 from shoal.kinds.apiextensions import (
     APPROVED_ANNOTATION,
     ESTABLISHED,
@@ -142,12 +143,16 @@ def _names(names: Object, path: str) -> Iterator[Cause]:
 
 def _conversion(conversion: Object) -> Iterator[Cause]:
     strategy, path = conversion.get("strategy") or "", "spec.conversion"
-    if strategy == "Webhook":
-        message = f'{path}.strategy: Unsupported value: "Webhook": conversion webhooks are not supported yet:'
-        yield Cause("FieldValueNotSupported", f'{message} supported values: "None"', f"{path}.strategy")
-        return
-    yield from _one_of(f"{path}.strategy", strategy, ("None",))
     webhook = conversion.get("webhook") or {}
+    yield from _one_of(f"{path}.strategy", strategy, ("None", "Webhook"))
+    if strategy == "Webhook":
+        if webhook.get("clientConfig") is None:
+            yield required(f"{path}.webhookClientConfig", "required when strategy is set to Webhook")
+        else:
+            yield from client_config(webhook["clientConfig"], f"{path}.webhookClientConfig")
+        accepted = webhook.get("conversionReviewVersions") or []
+        yield from review_versions(accepted, f"{path}.conversionReviewVersions", "")
+        return
     told = "should not be set when strategy is not set to Webhook"
     if webhook.get("clientConfig") is not None:
         yield forbidden_field(f"{path}.webhookClientConfig", told)

@@ -47,7 +47,7 @@ class Cause:
     field: str = ""
 
     def wire(self) -> dict[str, str]:
-        out = {"reason": self.reason, "message": self.message}
+        out = {"reason": self.reason, "message": self.message} if self.reason else {"message": self.message}
         if self.field:
             out["field"] = self.field
         return out

@@ -232,13 +232,13 @@ def _changeable(metadata: Mapping[str, Any]) -> list[Cause]:
     if labels := metadata.get("labels"):
         causes += validate_labels(labels, "metadata.labels")
     if annotations := metadata.get("annotations"):
-        causes += _annotations(annotations)
+        causes += validate_annotations(annotations)
     if references := metadata.get("ownerReferences"):
         causes += _owner_references(references)
     return causes
 
 
-def _annotations(annotations: object) -> list[Cause]:
+def validate_annotations(annotations: object) -> list[Cause]:
     path = "metadata.annotations"
     if not isinstance(annotations, Mapping):
         return [type_invalid(path, annotations, "must be an object")]

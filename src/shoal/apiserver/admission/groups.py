@@ -19,8 +19,8 @@ NO_METRICS = (
 
 
 def warn_not_evaluated(call: Call, old: Object | None) -> None:
-    if old is None:
-        called = "webhooks are not called" if "webhook" in call.resource.plural else "policies are not evaluated"
+    if old is None and "webhook" not in call.resource.plural:
+        called = "policies are not evaluated"
         call.warnings.append(f"this {call.resource.kind} is stored and has no effect: admission {called} here")
 
 

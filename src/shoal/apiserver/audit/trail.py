@@ -50,6 +50,8 @@ class Record:
     reason: str = ""
     failure: Mapping[str, Any] | None = None
     """The Status of a failed request."""
+    annotations: Mapping[str, str] | None = None
+    """What admission webhooks have to add."""
 
 
 def audit_id(headers: Mapping[str, str]) -> str:
@@ -128,7 +130,7 @@ def event(record: Record, status: int, now: float) -> Object:
     made["responseStatus"] = _status(record.failure, status)
     made["requestReceivedTimestamp"] = rfc3339_micro(record.received)
     made["stageTimestamp"] = rfc3339_micro(now)
-    made["annotations"] = {CLUSTER_ANNOTATION: target.cluster}
+    made["annotations"] = {**(record.annotations or {}), CLUSTER_ANNOTATION: target.cluster}
     if record.allowed is not None:
         made["annotations"]["authorization.k8s.io/decision"] = "allow" if record.allowed else "forbid"
         made["annotations"]["authorization.k8s.io/reason"] = record.reason

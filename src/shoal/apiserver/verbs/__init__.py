@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from shoal.apiserver.core import Call, Core
 from shoal.apiserver.verbs.binding import bind
+from shoal.apiserver.verbs.converted import converting
 from shoal.apiserver.verbs.create import create
 from shoal.apiserver.verbs.delete import delete, deletecollection
 from shoal.apiserver.verbs.eviction import evict
@@ -54,7 +55,7 @@ SCALE: tuple[dict[str, Read], dict[str, Write]] = (
 PROXIED = ("get", "create", "update", "patch", "delete")
 OTHERS: dict[tuple[str, str], tuple[dict[str, Read], dict[str, Write]]] = {
     ("namespaces", "finalize"): ({}, {"update": finalize}),
-    ("serviceaccounts", "token"): ({"create": create_token}, {}),
+    ("serviceaccounts", "token"): ({}, {"create": create_token}),
     ("certificatesigningrequests", "approval"): STATUS,
     ("pods", "binding"): ({}, {"create": bind}),
     ("pods", "eviction"): ({}, {"create": evict}),
@@ -85,11 +86,13 @@ def find_read(call: Call) -> Read | None:
             group=call.resource.group,
             kind=call.resource.plural,
         )
-    return found
+    # A webhook converts what is read, and has to be waited for.
+    return found if call.resource.conversion is None else None
 
 
 def find_write(call: Call) -> Write:
-    return _tables(call)[1][call.verb]
+    reads, writes = _tables(call)
+    return writes.get(call.verb) or converting(reads[call.verb])
 
 
 def _tables(call: Call) -> tuple[dict[str, Read], dict[str, Write]]:

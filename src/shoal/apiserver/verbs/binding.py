@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 
+from shoal.apiserver.admission.webhooks import reviewed_body
 from shoal.apiserver.core import Call, Core
 from shoal.apiserver.options import write_options
 from shoal.apiserver.verbs.pods import AS_TOLD, aimed, special, success
@@ -25,6 +26,7 @@ async def bind(core: Core, call: Call) -> Response:
     binding = read_body(call.request, "Binding")
     if binding.get("kind") not in (None, "", "Binding"):
         raise BadRequest(f"{binding['kind']} cannot be handled as a Binding")
+    binding = await reviewed_body(core, call, binding, options.dry_run)
     metadata, target = member(binding, "metadata"), member(binding, "target")
     name = metadata.get("name")
     if call.name and call.name != name:

@@ -5,19 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 from shoal.apiserver.admission import admit, complete
+from shoal.apiserver.admission.shown import new_form
+from shoal.apiserver.admission.webhooks import Review, reviewed, write_body
 from shoal.apiserver.core import Call, Core
 from shoal.apiserver.encoding import encode
 from shoal.apiserver.options import WriteOptions, write_options
 from shoal.apiserver.render import one
+from shoal.apiserver.turns import turn
 from shoal.apiserver.writing import (
     begin,
     check_fields,
     check_type,
+    converted_value,
     fill_in,
     key_of,
     own,
+    place,
     read_body,
     settle,
+    settle_converted,
     stored_value,
     validate,
 )
@@ -63,7 +69,40 @@ async def create_object(core: Core, call: Call, options: WriteOptions, obj: Obje
         own(core, call, options, None, obj)
     resource.rules.prepare_create(obj)
     admit(core, call, obj, None)
+    review = reviewed(core, call, "CREATE", options.dry_run)
+    if review is not None:
+        return await _reviewed(core, call, options, obj, generated, review)
     validate(call, obj, None)
+    return await _finish(core, call, options, obj, generated)
+
+
+async def _reviewed(
+    core: Core, call: Call, options: WriteOptions, obj: Object, generated: bool, review: Review
+) -> Response:
+    """With webhooks in between."""
+
+    def again(changed: Object) -> None:
+        name = changed["metadata"].get("name")
+        if call.name and name != call.name:
+            raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
+        place(call, changed["metadata"])
+        call.resource.rules.prepare_create(changed)
+        admit(core, call, changed, None)
+
+    review.options = write_body(call, "CreateOptions")
+    found = await review.mutate(obj, None, again, new_form(generated))
+    assert found is not None
+    validate(call, found, None)
+    await review.approve(found, None)
+    async with turn(core, call):
+        # What held before anybody was waited for has to hold still.
+        admit(core, call, found, None)
+        return await _finish(
+            core, call, options, found, generated and found["metadata"]["name"] == obj["metadata"]["name"]
+        )
+
+
+async def _finish(core: Core, call: Call, options: WriteOptions, obj: Object, generated: bool) -> Response:
     complete(core, call, obj)
     for attempt in range(GENERATE_ATTEMPTS):
         name = obj["metadata"]["name"]
@@ -81,7 +120,8 @@ async def _store(core: Core, call: Call, options: WriteOptions, obj: Object, nam
         raise _exists(call, name)
     if options.dry_run:
         return one(call.resource, call.view, encode(obj), core.clock.now(), 201)
-    value = stored_value(call, obj)
+    converts = call.resource.conversion is not None
+    value = await converted_value(core, call, obj) if converts else stored_value(call, obj)
     hidden = call.kind.removed.get(call.target.cluster, {}).get(f"{call.namespace}/{name}", 0)
     try:
         revision = await core.store.put(key_of(call, name), value, hidden)
@@ -89,7 +129,9 @@ async def _store(core: Core, call: Call, options: WriteOptions, obj: Object, nam
         # The other one may be on its way only: who is told that it exists must find it.
         await core.store.settled()
         raise _exists(call, name) from None
-    data = settle(call, revision, value, name)
+    data = (
+        await settle_converted(core, call, revision, value, name) if converts else settle(call, revision, value, name)
+    )
     return one(call.resource, call.view, data, core.clock.now(), 201)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from shoal.apiserver.admission import admit_delete
+from shoal.apiserver.admission.webhooks import reviewed
 from shoal.apiserver.cache import Entry
 from shoal.apiserver.core import Call, Core
 from shoal.apiserver.encoding import encode, splice
@@ -17,7 +18,8 @@ from shoal.apiserver.render import many, one, served, served_object
 from shoal.apiserver.selection import selection
 from shoal.apiserver.verbs.grace import begin_deletion
 from shoal.apiserver.verbs.update import remove
-from shoal.apiserver.writing import key_of, read_body, settle, stored_value
+from shoal.apiserver.webhooks.conversion import prepare
+from shoal.apiserver.writing import converted_value, key_of, read_body, settle, settle_converted, stored_value
 from shoal.clock import rfc3339
 from shoal.objects.errors import BadRequest, Conflict, NotFound
 from shoal.objects.wire import Response
@@ -40,7 +42,7 @@ async def delete(core: Core, call: Call) -> Response:
     entry = call.found()
     marked = await delete_entry(core, call, entry, options)
     if marked is None and call.resource.rules.returns_deleted:
-        marked = entry.data
+        marked = served(call.resource, entry)
     if marked is not None:
         return one(call.resource, call.view, marked, core.clock.now())
     uid = entry.object()["metadata"]["uid"]
@@ -70,8 +72,9 @@ async def deletecollection(core: Core, call: Call) -> Response:
 async def _delete_one_of_many(core: Core, call: Call, entry: Entry, options: DeleteOptions) -> None:
     target = call.target._replace(namespace=entry.namespace, name=entry.name)
     single = Call(
-        call.request, target, "delete", call.user, call.cluster, call.resource, call.kind, call.view, call.query
-    )
+        call.request, target, "delete", call.user, call.cluster, call.resource, call.kind, call.view, call.query,
+        call.warnings,
+    )  # fmt: skip
     with suppress(NotFound):  # somebody was faster: gone is what was asked for
         await delete_entry(core, single, entry, options)
 
@@ -93,10 +96,18 @@ def _options(call: Call) -> DeleteOptions:
 
 async def delete_entry(core: Core, call: Call, entry: Entry, options: DeleteOptions) -> bytes | None:
     """The marked object's bytes when something still has to happen to it, or could have; None when it is gone."""
+    converts = call.resource.conversion is not None
     while True:
+        if converts:
+            await prepare(core.webhooks.calls, call.target.cluster, call.resource, [entry])
         new = served_object(call.resource, entry)
         _check_preconditions(call, entry, new, options)
         admit_delete(core, call, new)
+        review = reviewed(core, call, "DELETE", options.dry_run) if call.verb == "delete" else None
+        if review is not None:
+            review.options = _written_out(options)
+            await review.mutate(None, new, _nothing)
+            await review.approve(None, new)
         finalizers = list(new["metadata"].get("finalizers") or ())
         call.resource.rules.prepare_delete(new, rfc3339(core.clock.now()))
         propagate(new, options.policy, (call.resource.group, call.resource.plural))
@@ -104,11 +115,13 @@ async def delete_entry(core: Core, call: Call, entry: Entry, options: DeleteOpti
         if _must_wait(new):
             if not begun and (new["metadata"].get("finalizers") or []) == finalizers:
                 return served(call.resource, entry)
-            value = stored_value(call, new)
             if options.dry_run:
                 return splice(encode(new), entry.revision)
+            value = await converted_value(core, call, new) if converts else stored_value(call, new)
             try:
                 revision = await core.store.put(key_of(call, entry.name), value, 0 if entry.virtual else entry.revision)
+                if converts:
+                    return await settle_converted(core, call, revision, value, entry.name)
                 return settle(call, revision, value, entry.name)
             except CompareFailed:
                 pass
@@ -123,6 +136,23 @@ async def delete_entry(core: Core, call: Call, entry: Entry, options: DeleteOpti
                 pass
         await core.store.settled()
         entry = call.found()
+
+
+def _written_out(options: DeleteOptions) -> Object:
+    """As webhooks are shown them."""
+    body: Object = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
+    preconditions = {"uid": options.uid, "resourceVersion": options.resource_version}
+    found = {
+        "gracePeriodSeconds": options.grace,
+        "preconditions": {key: value for key, value in preconditions.items() if value} or None,
+        "propagationPolicy": options.policy or None,
+        "dryRun": ["All"] if options.dry_run else None,
+    }
+    return body | {key: value for key, value in found.items() if value is not None}
+
+
+def _nothing(obj: Object) -> None:
+    """A deletion has no object to be changed."""
 
 
 def propagate(obj: Object, policy: str, resource: tuple[str, str]) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from shoal.apiserver.admission.webhooks import reviewed_body
 from shoal.apiserver.core import Call, Core
 from shoal.apiserver.encoding import decode
 from shoal.apiserver.negotiate import PLAIN
@@ -33,6 +34,7 @@ async def evict(core: Core, call: Call) -> Response:
         raise BadRequest(f"{eviction['kind']} cannot be handled as a Eviction")
     if member(eviction, "metadata").get("name") != call.name:
         raise BadRequest("name in URL does not match name in Eviction object")
+    eviction = await reviewed_body(core, call, eviction, options.dry_run)
     deletion = delete_options({}, member(eviction, "deleteOptions"))
     deletion.dry_run = options.dry_run = deletion.dry_run or options.dry_run
     while True:

@@ -11,6 +11,7 @@ from shoal.apiserver.options import EXACT, ListOptions, encode_continue, expired
 from shoal.apiserver.paths import WILDCARD
 from shoal.apiserver.render import everything, many
 from shoal.apiserver.selection import Selection, selection
+from shoal.apiserver.webhooks.conversion import shown
 from shoal.objects.errors import BadRequest, Cause, Expired, TimedOut
 from shoal.objects.wire import Response
 
@@ -19,7 +20,7 @@ Row = tuple[str, Entry]
 
 def list_objects(core: Core, call: Call) -> Response:
     options = list_options(call.query, watching=False)
-    at, exact = _revision(core, options, max(core.cache.oldest, call.cluster.oldest))
+    at, exact = read_at(core, call, options)
     chosen = selection(call.resource, options.labels, options.fields)
     if digests.QUERY in call.query:
         return _digest(core, call, chosen)
@@ -33,13 +34,16 @@ def list_objects(core: Core, call: Call) -> Response:
         if plain and not has_node_leases(call):
             form = call.view.form if call.view.form == PROTOBUF else ""
             return everything(call.resource, table, call.namespace, {"resourceVersion": str(at)}, form)
-        found = table.select(call.namespace, options.after, chosen.pin if chosen is not None else None)
+        pinned = chosen is not None and call.resource.conversion is None
+        found = table.select(call.namespace, options.after, chosen.pin if chosen is not None and pinned else None)
         if has_node_leases(call):
             found = with_node_leases(core, call, found, options.after)
         if chosen is None and not (0 < options.limit < len(found)):
             return many(call.resource, call.view, found, {"resourceVersion": str(at)}, core.clock.now(), include)
         rows = [("", entry) for entry in found]
     if chosen is not None:
+        if call.resource.conversion is not None:
+            rows = [(cluster, shown(call.resource, entry)) for cluster, entry in rows]
         rows = [row for row in rows if chosen.matches(row[1])]
     rows, metadata = _page(rows, options, at, counted=chosen is None)
     entries: list[Row] | list[Entry] = rows if call.target.cluster == WILDCARD else [entry for _, entry in rows]
@@ -81,8 +85,12 @@ def _rows_everywhere(call: Call, options: ListOptions, at: int) -> list[Row]:
     return rows
 
 
-def _revision(core: Core, options: ListOptions, oldest: int) -> tuple[int, bool]:
+def read_at(core: Core, call: Call, options: ListOptions) -> tuple[int, bool]:
     """The revision to list at, and whether it must be exactly that one."""
+    return _revision(core, options, max(core.cache.oldest, call.cluster.oldest))
+
+
+def _revision(core: Core, options: ListOptions, oldest: int) -> tuple[int, bool]:
     current = core.cache.revision
     if options.continued:
         if options.at == -1:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import orjson
 
+from shoal.apiserver.admission.shown import Form
 from shoal.apiserver.core import Call, Core
 from shoal.apiserver.encoding import decode
 from shoal.apiserver.negotiate import no_transform, patch_type
@@ -71,10 +73,14 @@ async def _write(core: Core, call: Call, options_kind: str, make: Make) -> Respo
                 new["metadata"][field] = metadata[field]
         return new
 
+    def taken(obj: Object, scale: Object) -> Object:
+        found: Object = set_path(orjson.loads(orjson.dumps(obj)), paths.spec, _replicas(call, scale))
+        return found
+
     plain = Call(
         call.request, call.target, call.verb, call.user, call.cluster, call.resource, call.kind, call.view, call.query
     )
-    answer = await change(core, plain, options, changed)
+    answer = await change(core, plain, options, changed, form=Form(partial(_scale, call), taken, typed=False))
     assert isinstance(answer.body, bytes)
     return Response(answer.status, orjson.dumps(_scale(call, decode(answer.body))))
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 
+from shoal.apiserver.admission.webhooks import reviewed_body
 from shoal.apiserver.core import Call, Core
 from shoal.apiserver.options import write_options
 from shoal.apiserver.render import served_object
@@ -19,11 +20,12 @@ Object = dict[str, Any]
 SHORTEST, LONGEST, USUAL = 600, 1 << 32, 3600
 
 
-def create_token(core: Core, call: Call) -> Response:
+async def create_token(core: Core, call: Call) -> Response:
     options = write_options(call.query, "CreateOptions")
     body = read_body(call.request)
     if body.get("kind") not in (None, "", "TokenRequest"):
         raise BadRequest(f"{body.get('kind')} cannot be handled as a TokenRequest")
+    body = await reviewed_body(core, call, body, options.dry_run)
     account = served_object(call.resource, call.found())
     spec = member(body, "spec")
     seconds = spec.get("expirationSeconds")

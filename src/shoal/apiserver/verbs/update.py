@@ -7,6 +7,8 @@ from contextlib import suppress
 from typing import Any
 
 from shoal.apiserver.admission import admit
+from shoal.apiserver.admission.shown import WHOLE, Form
+from shoal.apiserver.admission.webhooks import Review, reviewed, write_body
 from shoal.apiserver.cache import REMOVED, Entry
 from shoal.apiserver.clusters import KIND as CLUSTERS
 from shoal.apiserver.core import Call, Core
@@ -15,17 +17,21 @@ from shoal.apiserver.options import WriteOptions, write_options
 from shoal.apiserver.paths import ROOT
 from shoal.apiserver.purge import purge
 from shoal.apiserver.render import one, served, served_object
+from shoal.apiserver.turns import turn
 from shoal.apiserver.verbs.create import create_object
+from shoal.apiserver.webhooks.conversion import prepare
 from shoal.apiserver.writing import (
     check_fields,
     check_type,
     conflict,
+    converted_value,
     fill_in,
     key_of,
     own,
     place,
     read_body,
     settle,
+    settle_converted,
     stored_value,
     validate,
 )
@@ -38,6 +44,8 @@ Object = dict[str, Any]
 Make = Callable[[Object], Object]
 """From the object as it is, to what it should become. Called again when somebody was faster."""
 
+CHANGING = ("update", "patch")
+"""Verbs webhooks hear of as an UPDATE; what else changes an object they have heard of already, as what it is."""
 KEPT = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink")
 
 
@@ -76,10 +84,14 @@ async def update(core: Core, call: Call) -> Response:
     return await change(core, call, options, make)
 
 
-async def change(core: Core, call: Call, options: WriteOptions, make: Make, *, owned: bool = False) -> Response:
-    """Carries one change through. `owned`: `make` sets managedFields itself (apply)."""
+async def change(
+    core: Core, call: Call, options: WriteOptions, make: Make, *, owned: bool = False, form: Form = WHOLE
+) -> Response:
+    """Carries one change through. `owned`: `make` sets managedFields itself (apply). `form`: as webhooks see it."""
     while True:
         entry = call.found()
+        if call.resource.conversion is not None:
+            await prepare(core.webhooks.calls, call.target.cluster, call.resource, [entry])
         old = served_object(call.resource, entry)
         new = make(old)
         _check_preconditions(call, entry, old, new)
@@ -88,23 +100,69 @@ async def change(core: Core, call: Call, options: WriteOptions, make: Make, *, o
             own(core, call, options, old, new)
         _count_generation(call, new, old)
         admit(core, call, new, old)
-        if new == old:
-            return one(call.resource, call.view, served(call.resource, entry), core.clock.now())
-        causes = validate_object_meta_update(new["metadata"], old["metadata"])
-        validate(call, new, old, causes)
-        if options.dry_run:
+        review = reviewed(core, call, "UPDATE", options.dry_run) if call.verb in CHANGING else None
+        if review is None:
+            answer = await _put(core, call, options, entry, new, old)
+        else:
+            answer = await _reviewed(core, call, options, entry, new, old, review, form)
+        if answer is not None:
+            return answer
+
+
+async def _reviewed(
+    core: Core, call: Call, options: WriteOptions, entry: Entry, new: Object, old: Object, review: Review, form: Form
+) -> Response | None:
+    """With webhooks in between."""
+    # What a patch leaves alone is shared by the old and the new object: the old one is no longer as it was.
+    before = served_object(call.resource, entry)
+
+    def again(changed: Object) -> None:
+        _carry_over(call, changed, before)
+        _count_generation(call, changed, before)
+        admit(core, call, changed, before)
+
+    review.options = write_body(call, "UpdateOptions")
+    found = await review.mutate(new, before, again, form)
+    assert found is not None
+    old = old if found is new else before
+    if found != old:
+        _validate(call, found, old)
+    await review.approve(found, before, form)
+    async with turn(core, call):
+        # What held before anybody was waited for has to hold still.
+        admit(core, call, found, old)
+        return await _put(core, call, options, entry, found, old)
+
+
+def _validate(call: Call, new: Object, old: Object) -> None:
+    validate(call, new, old, validate_object_meta_update(new["metadata"], old["metadata"]))
+
+
+async def _put(
+    core: Core, call: Call, options: WriteOptions, entry: Entry, new: Object, old: Object
+) -> Response | None:
+    """None when somebody was faster."""
+    if new == old:
+        return one(call.resource, call.view, served(call.resource, entry), core.clock.now())
+    _validate(call, new, old)
+    if options.dry_run:
+        return one(call.resource, call.view, splice(encode(new), entry.revision), core.clock.now())
+    converts = call.resource.conversion is not None
+    try:
+        if _is_finished(new):
+            await remove(core, call, entry)
             return one(call.resource, call.view, splice(encode(new), entry.revision), core.clock.now())
-        try:
-            if _is_finished(new):
-                await remove(core, call, entry)
-                return one(call.resource, call.view, splice(encode(new), entry.revision), core.clock.now())
-            value = stored_value(call, new)
-            expected = 0 if entry.virtual else entry.revision
-            revision = await core.store.put(key_of(call, entry.name), value, expected)
-        except CompareFailed:
-            await core.store.settled()
-            continue
-        return one(call.resource, call.view, settle(call, revision, value, entry.name), core.clock.now())
+        value = await converted_value(core, call, new) if converts else stored_value(call, new)
+        expected = 0 if entry.virtual else entry.revision
+        revision = await core.store.put(key_of(call, entry.name), value, expected)
+    except CompareFailed:
+        await core.store.settled()
+        return None
+    name = entry.name
+    data = (
+        await settle_converted(core, call, revision, value, name) if converts else settle(call, revision, value, name)
+    )
+    return one(call.resource, call.view, data, core.clock.now())
 
 
 async def remove(core: Core, call: Call, entry: Entry) -> int:

@@ -7,7 +7,7 @@ waits: the cache calls `Watcher.deliver` for each change.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import orjson
 
@@ -48,7 +48,8 @@ class Watcher:
         self._namespace = call.namespace
         self._name = name
         self._chosen = chosen
-        self._pin = name_pin(name) if name else chosen.pin if chosen is not None else None
+        pinned = chosen is not None and call.resource.conversion is None
+        self._pin = name_pin(name) if name else chosen.pin if chosen is not None and pinned else None
         self._options = options
         self._came = call.cluster.oldest
         self._include = call.query.get("includeObject", "")
@@ -157,18 +158,23 @@ class Watcher:
 
     def _send_state(self) -> None:
         assert self._sink is not None
+        for cluster, entry in self._state_entries():
+            if self._chosen is None or self._chosen.matches(entry):
+                self._sink.write(self._state("ADDED", entry, cluster))
+
+    def _state_entries(self) -> Iterator[tuple[str, Entry]]:
+        """What there is where the watch looks, whether it is chosen or not."""
         everywhere = self._cluster == WILDCARD
         for cluster in self._kind.clusters() if everywhere else [self._cluster]:
             table = self._kind.tables[cluster] if everywhere else self._kind.table(cluster)
             for entry in table.select(self._namespace, "", self._pin):
-                if (everywhere and entry.virtual) or (self._name and entry.name != self._name):
-                    continue
-                if self._chosen is None or self._chosen.matches(entry):
-                    self._sink.write(self._state("ADDED", entry, cluster))
+                if not ((everywhere and entry.virtual) or (self._name and entry.name != self._name)):
+                    yield cluster, entry
 
-    def _bookmark(self, annotations: dict[str, str] | None = None) -> None:
+    def _bookmark(self, annotations: dict[str, str] | None = None, revision: int = 0) -> None:
+        """`revision`: up to which everything is told; as far as the cache is, if not given."""
         assert self._sink is not None
-        revision = self._core.cache.revision
+        revision = revision or self._core.cache.revision
         if annotations is None and revision == self._marked:
             return
         self._marked = revision
@@ -202,6 +208,10 @@ class Watcher:
         assert self._sink is not None
         if self._options.bookmarks:
             self._bookmark()
+        self._close()
+
+    def _close(self) -> None:
+        assert self._sink is not None
         self._sink.close()
 
     def _fail(self, error: StatusError) -> None:
@@ -224,12 +234,12 @@ def end_watches(core: Core, cluster: str) -> None:
                 watcher.end()
 
 
-def watch(core: Core, call: Call) -> Answer:
+def watch(core: Core, call: Call, sort: type[Watcher] = Watcher) -> Answer:
     options = list_options(call.query, watching=True)
     _ = options.revision
     if call.view.mode == "table":
         check_include(call.query.get("includeObject", ""))
     chosen = selection(call.resource, options.labels, options.fields)
-    watcher = Watcher(core, call, options, call.name, chosen)
+    watcher = sort(core, call, options, call.name, chosen)
     start: Callable[[Sink], None] = watcher.start
     return StreamResponse(200, start, content_type=WATCH_PROTOBUF if call.view.form == PROTOBUF else JSON)

@@ -1,0 +1,118 @@
+"""Which webhooks a logical cluster has, read from the cache once per change; a cluster without any costs two looks.
+
+The order is that of upstream: configurations by name, in each the webhooks as they are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from shoal.apiserver.cache import Cache, Change, Kind
+from shoal.apiserver.registry import Registry, Resource
+from shoal.apiserver.webhooks.calling import Calls, Poster
+from shoal.kinds.webhooks import EXEMPT, Hook, read_hooks
+
+EVENTS = ("", "events"), ("events.k8s.io", "events")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Invocation:
+    hook: Hook
+    index: int
+    """Among all of its sort in the cluster, as audit annotations count."""
+    shown: Resource
+    """The object is shown in this version, whatever version was written."""
+
+
+Wanted = tuple[tuple[Invocation, ...], tuple[Invocation, ...]]
+"""Mutating and validating ones that a rule makes look at a write."""
+NOBODY: Wanted = ((), ())
+
+
+@dataclass(slots=True, eq=False)
+class Hooks:
+    mutating: tuple[Hook, ...]
+    validating: tuple[Hook, ...]
+    registry: Registry | None = None
+    """What `wanted` was found by: another version of a CRD makes other equivalents."""
+    wanted: dict[tuple[str, str, str, str, str], Wanted] = field(default_factory=dict)
+
+    def find(self, registry: Registry, operation: str, resource: Resource, subresource: str) -> Wanted:
+        if resource.group == EXEMPT:
+            return NOBODY
+        if registry is not self.registry:
+            self.registry, self.wanted = registry, {}
+        key = operation, resource.group, resource.version, resource.plural, subresource
+        found = self.wanted.get(key)
+        if found is None:
+            others = _equivalents(registry, resource)
+            found = self.wanted[key] = (
+                _matching(self.mutating, operation, resource, subresource, others),
+                _matching(self.validating, operation, resource, subresource, others),
+            )
+        return found
+
+
+class Webhooks:
+    def __init__(self, cache: Cache, open_poster: Callable[[], Poster]) -> None:
+        self.calls = Calls(cache, open_poster)
+        self._mutating = cache.kind(EXEMPT, "mutatingwebhookconfigurations")
+        self._validating = cache.kind(EXEMPT, "validatingwebhookconfigurations")
+        self._read: dict[str, Hooks] = {}
+        for kind in (self._mutating, self._validating):
+            kind.listen("*", self._changed)
+
+    def of(self, cluster: str) -> Hooks | None:
+        """None where there are none."""
+        if cluster not in self._mutating.tables and cluster not in self._validating.tables:
+            return None
+        found = self._read.get(cluster)
+        if found is None:
+            found = self._read[cluster] = Hooks(_hooks(self._mutating, cluster), _hooks(self._validating, cluster))
+        return found if found.mutating or found.validating else None
+
+    def forget(self, cluster: str) -> None:
+        self._read.pop(cluster, None)
+
+    def _changed(self, change: Change) -> None:
+        self._read.pop(change.cluster, None)
+
+
+def _hooks(kind: Kind, cluster: str) -> tuple[Hook, ...]:
+    table = kind.tables.get(cluster)
+    return tuple(hook for entry in table.select("") for hook in read_hooks(entry.object())) if table else ()
+
+
+def _equivalents(registry: Registry, resource: Resource) -> list[Resource]:
+    """Other resources that show the same objects: other versions of a custom one, and the other group of Events."""
+    if resource.custom:
+        versions = (
+            registry.find(resource.group, version, resource.plural) for version in registry.versions(resource.group)
+        )
+        return [each for each in versions if each is not None and each.version != resource.version]
+    here = resource.group, resource.plural
+    other = next((each for each in EVENTS if each != here), None) if here in EVENTS else None
+    found = registry.find(other[0], "v1", other[1]) if other is not None else None
+    return [found] if found is not None else []
+
+
+def _matching(
+    hooks: tuple[Hook, ...], operation: str, resource: Resource, subresource: str, others: list[Resource]
+) -> tuple[Invocation, ...]:
+    found = []
+    for index, hook in enumerate(hooks):
+        shown = _shown(hook, operation, resource, subresource, others)
+        if shown is not None:
+            found.append(Invocation(hook, index, shown))
+    return tuple(found)
+
+
+def _shown(hook: Hook, operation: str, resource: Resource, subresource: str, others: list[Resource]) -> Resource | None:
+    """As it was written if a rule is about that; else as the first rule that is about an equivalent has it."""
+    for candidates in ([resource],) if hook.exact else ([resource], others):
+        for rule in hook.rules:
+            for each in candidates:
+                if rule.matches(operation, each.group, each.version, each.plural, subresource, each.namespaced):
+                    return each
+    return None

@@ -1,0 +1,143 @@
+"""Objects of a CRD in another version than they are stored in, by the definition's conversion webhook.
+
+A list is one call. What came back is kept with the cached entry, so that an object is converted once per version and
+change, however many read it. Of the metadata a webhook may change labels and annotations, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+from uuid import uuid4
+
+import orjson
+
+from shoal.apiserver.cache import Entry
+from shoal.apiserver.encoding import encode, splice
+from shoal.apiserver.registry import Resource
+from shoal.apiserver.webhooks.calling import CallFailed, Calls
+from shoal.apiserver.webhooks.review import NotAnAnswer, check_answer
+from shoal.kinds.webhooks import Conversion
+from shoal.objects.errors import Cause, InternalError
+from shoal.objects.names import validate_annotations, validate_labels
+
+Object = dict[str, Any]
+
+GROUP = "apiextensions.k8s.io"
+SECONDS = 30.0
+"""As a request waits that has no time limit of its own; it has one, and the shorter counts."""
+SAME = ("name", "namespace", "uid")
+FREE = ("labels", "annotations")
+
+
+class NotConverted(InternalError):
+    """An object that nobody has had converted yet is to be shown."""
+
+
+def is_other(resource: Resource, entry: Entry) -> bool:
+    """Whether the entry has to be converted by a webhook before it can be shown as that resource."""
+    if entry.normal == resource.schema_hash or resource.schema_hash in (entry.converted or ()):
+        return False
+    return bool(entry.object().get("apiVersion") != resource.api_version)
+
+
+async def prepare(calls: Calls, cluster: str, resource: Resource, entries: Iterable[Entry]) -> None:
+    """Has the entries ready to be shown as that resource."""
+    if resource.conversion is None:
+        return
+    waiting = [entry for entry in entries if is_other(resource, entry)]
+    if not waiting:
+        return
+    found = await convert(calls, cluster, resource, [entry.object() for entry in waiting])
+    for entry, obj in zip(waiting, found, strict=True):
+        resource.normalise(obj)
+        shown = Entry(entry.namespace, entry.name, entry.revision, splice(encode(obj), entry.revision))
+        shown.normal = resource.schema_hash
+        entry.converted = {**(entry.converted or {}), resource.schema_hash: shown}
+
+
+def shown(resource: Resource, entry: Entry) -> Entry:
+    """The entry as the resource has it: prepared before, or in that version anyway."""
+    if resource.conversion is None:
+        return entry
+    found = (entry.converted or {}).get(resource.schema_hash)
+    if found is None and is_other(resource, entry):
+        raise NotConverted(f"{resource.group_resource} {entry.key} is not converted to {resource.version}")
+    return found or entry
+
+
+async def convert(calls: Calls, cluster: str, resource: Resource, objects: list[Object]) -> list[Object]:
+    """The objects as that resource has them. Not pruned and not defaulted yet."""
+    conversion, wanted = resource.conversion, resource.api_version
+    others = [obj for obj in objects if obj.get("apiVersion") != wanted]
+    if conversion is None or not others:
+        return [{**obj, "apiVersion": wanted} for obj in objects]
+    title = f"{others[0].get('apiVersion', '')}, Kind={resource.kind}"
+    try:
+        made = iter(await _asked(calls, cluster, conversion, others, wanted))
+        return [obj if obj.get("apiVersion") == wanted else _checked(obj, next(made), wanted) for obj in objects]
+    except (CallFailed, NotAnAnswer) as error:
+        said = f"conversion webhook for {title} {'failed: ' if isinstance(error, CallFailed) else ''}{error}"
+        raise InternalError(f"Internal error occurred: {said}", causes=[Cause("", said)]) from None
+
+
+async def _asked(
+    calls: Calls, cluster: str, conversion: Conversion, objects: list[Object], wanted: str
+) -> list[Object]:
+    version = next((each for each in conversion.reviews if each in ("v1", "v1beta1")), "")
+    if not version:
+        raise CallFailed("no supported conversion review versions")
+    uid = str(uuid4())
+    request = {"uid": uid, "desiredAPIVersion": wanted, "objects": objects}
+    body = {"kind": "ConversionReview", "apiVersion": f"{GROUP}/{version}", "request": request}
+    review = await calls.ask(cluster, conversion.where, orjson.dumps(body), SECONDS)
+    response = review.get("response")
+    if not isinstance(response, dict):
+        raise CallFailed("no response provided")
+    if version == "v1":
+        try:
+            check_answer(review, response, uid, f"{GROUP}/v1", "ConversionReview")
+        except NotAnAnswer as error:
+            raise CallFailed(str(error)) from None
+    found = response.get("result")
+    result: Object = found if isinstance(found, dict) else {}
+    if result.get("status") != "Success":
+        why = result.get("message") or f"response.result.status was '{result.get('status', '')}', not 'Success'"
+        raise CallFailed(str(why))
+    made = response.get("convertedObjects")
+    made = made if isinstance(made, list) else []
+    if len(made) != len(objects):
+        raise NotAnAnswer(f"returned {len(made)} objects, expected {len(objects)}")
+    return made
+
+
+def _checked(before: Object, after: object, wanted: str) -> Object:
+    if not isinstance(after, dict) or not isinstance(after.get("metadata"), dict):
+        raise NotAnAnswer("returned invalid metadata: missing metadata in converted object")
+    if after.get("apiVersion") != wanted:
+        got = after.get("apiVersion", "")
+        raise NotAnAnswer(f"returned invalid object: invalid groupVersion (expected {wanted}, received {got})")
+    if after.get("kind") != before.get("kind"):
+        kinds = f"expected {before.get('kind')}, received {after.get('kind', '')}"
+        raise NotAnAnswer(f"returned invalid object: invalid kind ({kinds})")
+    old, new = before["metadata"], after["metadata"]
+    for field in SAME:
+        if (old.get(field) or "") != (new.get(field) or ""):
+            title = "UID" if field == "uid" else field
+            different = f"{old.get(field) or ''} != {new.get(field) or ''}"
+            raise NotAnAnswer(f"returned invalid object: must have the same {title}: {different}")
+    metadata = {key: value for key, value in old.items() if key not in FREE}
+    for field in FREE:
+        if new.get(field) is not None:
+            metadata[field] = _texts(field, new[field], old.get(field))
+    return {**after, "metadata": metadata}
+
+
+def _texts(field: str, found: object, before: object) -> dict[str, str]:
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        raise NotAnAnswer(f"returned invalid metadata: metadata.{field} must be strings in the converted object")
+    if found != before:
+        wrong = validate_labels(found, "metadata.labels") if field == "labels" else validate_annotations(found)
+        if wrong:
+            raise NotAnAnswer(f"returned invalid metadata: {wrong[0].message}")
+    return found

@@ -1,0 +1,137 @@
+"""The words spoken with an admission webhook: AdmissionReview, v1 and v1beta1. Pure."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from shoal.objects.errors import StatusError
+
+Object = dict[str, Any]
+
+GROUP = "admission.k8s.io"
+VERSIONS = ("v1", "v1beta1")
+
+
+class NotAnAnswer(Exception):
+    """What is wrong with what a webhook sent."""
+
+
+class Denied(StatusError):
+    """A webhook's own Status, with its name put before its words."""
+
+    def __init__(self, webhook: str, result: Object) -> None:
+        denied = f'admission webhook "{webhook}" denied the request'
+        said = _text(result, "message") or _text(result, "reason")
+        code = result.get("code")
+        code = code if isinstance(code, int) and 400 <= code < 600 else 400
+        super().__init__(f"{denied}: {said}" if said else f"{denied} without explanation", code=code)
+        self._reason = _text(result, "reason")
+        self._details = result.get("details")
+
+    def wire(self) -> Object:
+        status: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
+        status["message"] = self.message
+        if self._reason:
+            status["reason"] = self._reason
+        if isinstance(self._details, dict):
+            status["details"] = self._details
+        return {**status, "code": self.status_code}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    allowed: bool
+    result: Object
+    patch: object = None
+    """As it came; `operations` reads it."""
+    warnings: tuple[str, ...] = ()
+    annotations: dict[str, str] = field(default_factory=dict)
+
+
+def chosen_version(accepted: tuple[str, ...]) -> str:
+    """The first the webhook takes that is known here; empty if there is none."""
+    return next((version for version in accepted if version in VERSIONS), "")
+
+
+def question(version: str, request: Object) -> bytes:
+    return orjson.dumps({"kind": "AdmissionReview", "apiVersion": f"{GROUP}/{version}", "request": request})
+
+
+def verdict(version: str, uid: str, review: Object, *, mutating: bool) -> Verdict:
+    """What the webhook has decided; v1beta1 was never strict about uid, type and kind of patch."""
+    response = review.get("response")
+    if not isinstance(response, dict):
+        raise NotAnAnswer("webhook response was absent")
+    patch, kind = response.get("patch"), response.get("patchType")
+    if version == "v1":
+        check_answer(review, response, uid, f"{GROUP}/v1", "AdmissionReview")
+        _check_patch(patch, kind, mutating)
+    warnings = response.get("warnings")
+    annotations = response.get("auditAnnotations")
+    result = response.get("status")
+    return Verdict(
+        allowed=response.get("allowed") is True,
+        result=result if isinstance(result, dict) else {},
+        patch=patch if mutating else None,
+        warnings=tuple(text for text in warnings if isinstance(text, str)) if isinstance(warnings, list) else (),
+        annotations={str(k): v for k, v in annotations.items() if isinstance(v, str)}
+        if isinstance(annotations, dict)
+        else {},
+    )
+
+
+def read_answer(body: bytes) -> Object:
+    try:
+        review = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise NotAnAnswer(f"couldn't get version/kind; json parse error: {error}") from None
+    if not isinstance(review, dict):
+        raise NotAnAnswer("couldn't get version/kind; json parse error: the answer is no JSON object")
+    return review
+
+
+def check_answer(review: Object, response: Object, uid: str, api_version: str, kind: str) -> None:
+    if response.get("uid") != uid:
+        raise NotAnAnswer(f'expected response.uid="{uid}", got {orjson.dumps(response.get("uid") or "").decode()}')
+    if review.get("apiVersion") != api_version or review.get("kind") != kind:
+        got = f"{review.get('apiVersion', '')}, Kind={review.get('kind', '')}"
+        raise NotAnAnswer(f"expected webhook response of {api_version}, Kind={kind}, got {got}")
+
+
+def _check_patch(patch: object, kind: object, mutating: bool) -> None:
+    if not mutating:
+        if patch:
+            raise NotAnAnswer("validating webhook may not return response.patch")
+        if kind is not None:
+            raise NotAnAnswer("validating webhook may not return response.patchType")
+    elif patch and kind is None:
+        raise NotAnAnswer("webhook returned response.patch but not response.patchType")
+    elif kind is not None and not patch:
+        raise NotAnAnswer("webhook returned response.patchType but not response.patch")
+    elif kind == "":
+        raise NotAnAnswer('webhook returned invalid response.patchType of ""')
+    elif kind is not None and kind != "JSONPatch":
+        raise NotAnAnswer(f'unsupported patch type "{kind}"')
+
+
+def operations(patch: object) -> list[Object]:
+    """Of a JSON patch as it came, in base64; empty where there is none."""
+    if not patch:
+        return []
+    try:
+        found = orjson.loads(base64.b64decode(patch, validate=True)) if isinstance(patch, str) else None
+    except (binascii.Error, orjson.JSONDecodeError) as error:
+        raise NotAnAnswer(f"received undecodable patch in webhook response: {error}") from None
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise NotAnAnswer("received undecodable patch in webhook response: a list of operations was expected")
+    return found
+
+
+def _text(result: Object, key: str) -> str:
+    value = result.get(key)
+    return value if isinstance(value, str) else ""

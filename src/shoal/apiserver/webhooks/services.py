@@ -1,0 +1,74 @@
+"""Where a Service of a logical cluster answers: the ready endpoints of its port, as EndpointSlices or Endpoints say.
+
+No network of its own belongs to a logical cluster, so that an address is good where this process can reach it. Pods
+on simulated nodes have addresses at which nothing listens, and perhaps somebody else does: those are never called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from shoal.apiserver.cache import Cache
+from shoal.kinds.simulated import is_simulated
+
+Object = dict[str, Any]
+
+SERVICE_NAME = "kubernetes.io/service-name"
+ROUTABLE = ("ClusterIP", "NodePort", "LoadBalancer")
+
+
+class NoAddress(Exception):
+    """Why a Service cannot be called."""
+
+
+def resolve(cache: Cache, cluster: str, namespace: str, name: str, port: int) -> tuple[str, int]:
+    """Address and port of a ready endpoint."""
+    table = cache.kind("", "services").tables.get(cluster)
+    entry = table.entries.get(f"{namespace}/{name}") if table is not None else None
+    if entry is None:
+        raise NoAddress(f'service "{name}" not found')
+    spec = entry.object().get("spec") or {}
+    if spec.get("type", "ClusterIP") not in ROUTABLE:
+        raise NoAddress(f'unsupported service type "{spec["type"]}"')
+    wanted = next((each for each in spec.get("ports") or () if each.get("port") == port), None)
+    if wanted is None:
+        raise NoAddress(f'no service port {port} found for service "{name}"')
+    simulated = False
+    for address, number, node in _endpoints(cache, cluster, namespace, name, wanted.get("name") or ""):
+        if not _is_simulated(cache, cluster, node):
+            return address, number
+        simulated = True
+    if simulated:
+        raise NoAddress(
+            f'service "{name}" has pods on simulated nodes only, where nothing listens: use clientConfig.url, or a '
+            "Service without a selector and an EndpointSlice with addresses that can be reached"
+        )
+    raise NoAddress(f'no endpoints available for service "{name}"')
+
+
+def _endpoints(cache: Cache, cluster: str, namespace: str, name: str, port: str) -> Iterator[tuple[str, int, str]]:
+    """Ready addresses with their port and node."""
+    slices = cache.kind("discovery.k8s.io", "endpointslices").tables.get(cluster)
+    found = slices.select(namespace) if slices is not None else []
+    mine = [entry.object() for entry in found if entry.labels.get(SERVICE_NAME) == name]
+    for each in mine:
+        numbers = [one.get("port") for one in each.get("ports") or () if (one.get("name") or "") == port]
+        for endpoint in each.get("endpoints") or ():
+            if (endpoint.get("conditions") or {}).get("ready") is not False and numbers and numbers[0]:
+                yield endpoint["addresses"][0], numbers[0], endpoint.get("nodeName") or ""
+    if mine:
+        return
+    table = cache.kind("", "endpoints").tables.get(cluster)
+    entry = table.entries.get(f"{namespace}/{name}") if table is not None else None
+    for subset in (entry.object().get("subsets") or ()) if entry is not None else ():
+        numbers = [one.get("port") for one in subset.get("ports") or () if (one.get("name") or "") == port]
+        for address in subset.get("addresses") or ():
+            if numbers and numbers[0]:
+                yield address["ip"], numbers[0], address.get("nodeName") or ""
+
+
+def _is_simulated(cache: Cache, cluster: str, node: str) -> bool:
+    table = cache.kind("", "nodes").tables.get(cluster) if node else None
+    entry = table.entries.get(f"/{node}") if table is not None else None
+    return entry is not None and is_simulated(entry.object())

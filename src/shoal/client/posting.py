@@ -1,0 +1,91 @@
+"""POSTs to webhooks: one connection pool for all of them, each trusted by the authority its owner names.
+
+The address, the words of the request and what the answer means are the caller's business (`apiserver.webhooks`).
+Apart from `https`, because nobody here is a Kubernetes API server, and none of them is trusted to answer sensibly.
+"""
+
+from __future__ import annotations
+
+import ssl
+from functools import lru_cache
+
+import aiohttp
+
+from shoal.client.transport import Unreachable
+
+HEADERS = {"content-type": "application/json", "accept": "application/json", "accept-encoding": "identity"}
+"""Nothing compressed: what a few bytes unpack to is not known before they have been."""
+RESTING_SECONDS = 30.0
+CONTEXTS = 256
+
+
+class Posting:
+    """Opened by the first call, in the loop that makes it."""
+
+    def __init__(self) -> None:
+        self._session: aiohttp.ClientSession | None = None
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=RESTING_SECONDS)
+            self._session = aiohttp.ClientSession(
+                connector=connector, auto_decompress=False, headers=HEADERS, cookie_jar=aiohttp.DummyCookieJar()
+            )
+        return self._session
+
+    async def post(
+        self, url: str, body: bytes, *, authority: bytes = b"", server_name: str = "", host: str = "", most: int
+    ) -> tuple[int, bytes]:
+        """Status and body, of `most` bytes at most. `server_name` and `host` where the URL has an address instead."""
+        try:
+            async with self._open().post(
+                url,
+                data=body,
+                ssl=_context(authority),
+                server_hostname=server_name or None,
+                headers={"host": host} if host else None,
+                allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(total=None),
+            ) as answer:
+                return answer.status, await _read(answer, most)
+        except (aiohttp.ClientError, ssl.SSLError, OSError, ValueError) as error:
+            raise Unreachable(_said(error)) from error
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+
+async def _read(answer: aiohttp.ClientResponse, most: int) -> bytes:
+    pieces, size = [], 0
+    async for piece in answer.content.iter_any():
+        size += len(piece)
+        if size > most:
+            raise Unreachable(f"the answer is longer than {most} bytes")
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+@lru_cache(maxsize=CONTEXTS)
+def _context(authority: bytes) -> ssl.SSLContext:
+    """Trusts that authority alone, or those of the system where none is named."""
+    try:
+        return ssl.create_default_context(cadata=authority.decode() if authority else None)
+    except (UnicodeDecodeError, ssl.SSLError) as error:
+        raise Unreachable(f"unable to load root certificates: {error}") from error
+
+
+def _said(error: Exception) -> str:
+    """As Go says the most frequent ones."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        reason = getattr(error.certificate_error, "verify_message", "") or str(error.certificate_error)
+        unknown = "self-signed" in reason or "local issuer" in reason
+        return "tls: failed to verify certificate: x509: " + (
+            "certificate signed by unknown authority" if unknown else reason
+        )
+    if isinstance(error, aiohttp.ClientConnectorError) and isinstance(error.os_error, ConnectionRefusedError):
+        return f"dial tcp {error.host}:{error.port}: connect: connection refused"
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return "EOF"
+    return str(error) or type(error).__name__
