@@ -17,7 +17,7 @@ def test_when_clusters_of_a_worker_sleep(
 ) -> None:
     (tmp_path / "kubeconfig").write_text("{}")
     told: list[WorkerProcess] = []
-    monkeypatch.setattr("shoal.cli.worker.run_worker", lambda process, ready: told.append(process))
+    monkeypatch.setattr("shoal.assemble.worker.run_worker", lambda process, ready: told.append(process))
     run = CliRunner().invoke(command, ["--hub-kubeconfig", str(tmp_path / "kubeconfig"), "--name", "w", *flags])
     assert run.exit_code == 0, run.output
     assert [process.idle_seconds for process in told] == [seconds]

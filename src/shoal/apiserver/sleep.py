@@ -12,8 +12,8 @@ from shoal.apiserver.core import Core
 from shoal.apiserver.malloc import give_back
 from shoal.apiserver.paths import ROOT
 from shoal.kinds.logicalcluster import GROUP, PLURAL
+from shoal.kinds.logicalcluster import IDLE_SECONDS as IDLE_SECONDS
 
-IDLE_SECONDS = 300.0
 TOGETHER = 20
 """Clusters put to sleep before others get a turn."""
 MANY = 100

@@ -10,16 +10,16 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from shoal.assemble.datadir import default_data_dir
 from shoal.cli.progress import progress
+from shoal.client.kubeconfig import KubeconfigError, load
+from shoal.client.requests import Client
+from shoal.client.transport import Unreachable
 from shoal.objects.errors import Forbidden, ShoalError, Unauthorized
-
-if TYPE_CHECKING:
-    from shoal.client.requests import Client
 
 T = TypeVar("T")
 UNREACHABLE, DENIED = 3, 4
@@ -65,10 +65,6 @@ def ask(
 ) -> T:
     """The answer of the hub; what it refuses for other reasons than rights is a StatusError. `doing` is what a person
     reads while it takes long."""
-    # The client loads for longer than help may take.
-    from shoal.client.kubeconfig import KubeconfigError, load  # noqa: PLC0415
-    from shoal.client.transport import Unreachable  # noqa: PLC0415
-
     file = hub_kubeconfig(kubeconfig, data_dir)
 
     async def run() -> T:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from shoal.assemble.controllers import DEFAULT_RESOURCES, LOOPS, Controllers, NotServed, Wanted, run_controllers
 from shoal.cli.asking import AskingError
 from shoal.cli.leading import leading_options
 from shoal.client.transport import Unreachable
+from shoal.kinds.workload import DEFAULT_RESOURCES
 from shoal.objects.errors import Forbidden, Unauthorized
 
+if TYPE_CHECKING:
+    from shoal.assemble.controllers import Controllers
+
+LOOPS = ("capi", "kind", "importer", "fleet", "syncer", "splitter")
+"""As `assemble.controllers` has them, which loads for longer than help may take."""
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
@@ -70,6 +76,8 @@ def command(
     health_address: tuple[str, int] | None,
 ) -> None:
     """Runs loops at an API server until it is stopped. Their kinds: shoal crds | kubectl apply -f -"""
+    from shoal.assemble.controllers import NotServed, Wanted, run_controllers  # noqa: PLC0415
+
     mode = "push" if "syncer" in loops else "none"
     if sync_mode == "pull" and mode == "push":
         raise click.UsageError("--sync-mode pull goes without syncer: shoal syncer is started in each cluster")

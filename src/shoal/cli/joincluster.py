@@ -10,9 +10,6 @@ import yaml
 
 from shoal import __version__
 from shoal.assemble.datadir import kubeconfig as kubeconfig_text
-from shoal.assemble.joincluster import apply_manifest, join_pull, join_push, self_contained
-from shoal.assemble.membership import base_of
-from shoal.assemble.syncer import DEFAULT_RESOURCES
 from shoal.assemble.syncer_manifest import IMAGE, NAME, Installation, manifest
 from shoal.cli.asking import AskingError, ask, hub_kubeconfig, hub_options
 from shoal.client.kubeconfig import KubeconfigError, load_endpoint
@@ -42,7 +39,7 @@ from shoal.objects.names import is_dns1123_subdomain
 @click.option("--hub-server", default="", metavar="URL", help="With pull: the hub, as the cluster reaches it.")
 @click.option(
     "--resources-to-sync",
-    default=",".join(DEFAULT_RESOURCES),
+    default=",".join(workload.DEFAULT_RESOURCES),
     show_default=True,
     metavar="A,B",
     help="With pull: what the syncer may write in the cluster.",
@@ -80,6 +77,8 @@ def command(
     resources = tuple(each.strip() for each in resources_to_sync.split(",") if each.strip())
     wanted = _installation(file, name, image, hub_server, resources)
     if apply:
+        from shoal.assemble.joincluster import apply_manifest  # noqa: PLC0415
+
         assert kubeconfig_of_cluster is not None
         applied = ask(kubeconfig_of_cluster, None, lambda client: apply_manifest(client, wanted))
         for each in applied:
@@ -91,6 +90,9 @@ def command(
 
 
 def _push(file: Path, name: str, namespace: str, cluster: Path, context: str) -> None:
+    # What joins and syncs loads for longer than help may take.
+    from shoal.assemble.joincluster import join_push, self_contained  # noqa: PLC0415
+
     try:
         text = self_contained(cluster, context)
     except KubeconfigError as error:
@@ -100,6 +102,9 @@ def _push(file: Path, name: str, namespace: str, cluster: Path, context: str) ->
 
 
 def _installation(file: Path, name: str, image: str, hub_server: str, resources: tuple[str, ...]) -> Installation:
+    from shoal.assemble.joincluster import join_pull  # noqa: PLC0415
+    from shoal.assemble.membership import base_of  # noqa: PLC0415
+
     try:
         hub = load_endpoint(file)
     except KubeconfigError as error:

@@ -10,17 +10,16 @@ from urllib.parse import urlsplit
 import click
 
 from shoal.assemble.datadir import kubeconfig as kubeconfig_text
-from shoal.assemble.jointokens import SECRETS, authority_hash, create_token
-from shoal.assemble.membership import base_of
 from shoal.cli.asking import AskingError, ask, hub_kubeconfig, hub_options
 from shoal.cli.status import table
 from shoal.client.kubeconfig import KubeconfigError, load_endpoint
-from shoal.client.requests import Client
+from shoal.client.requests import Client, Kind
 from shoal.client.transport import Endpoint
 from shoal.kinds import joining
 from shoal.objects.duration import human, parse_duration
 from shoal.objects.errors import NotFound
 
+SECRETS = Kind("", "v1", "secrets")
 SHORTEST, LONGEST = 60.0, 30 * 86_400.0
 
 
@@ -60,6 +59,10 @@ def create(
     data_dir: Path | None,
 ) -> None:
     """Makes a token, and prints the command that joins with it."""
+    # What joins loads for longer than help may take.
+    from shoal.assemble.jointokens import authority_hash, create_token  # noqa: PLC0415
+    from shoal.assemble.membership import base_of  # noqa: PLC0415
+
     wrong = joining.wrong_name(name) if name else ""
     if wrong:
         raise click.UsageError(f"--name {name}: {wrong}")

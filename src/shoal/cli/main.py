@@ -12,7 +12,7 @@ from typing import NoReturn
 import click
 
 from shoal import __version__
-from shoal.objects.errors import ShoalError
+from shoal.objects.errors import ShoalError, StoreError
 
 COMMANDS = {
     "up": "hub, workers and every loop in one process",
@@ -45,6 +45,7 @@ COMMANDS = {
 COMPLETE = "_SHOAL_COMPLETE"
 """The environment variable by which a shell asks what comes next."""
 USAGE, INTERRUPTED = 2, 130
+SPACE = "shoal doctor shows what is free; --data-dir names a directory elsewhere"
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)
 
@@ -88,7 +89,8 @@ def main() -> None:
         code = shoal.main(prog_name=name, complete_var=COMPLETE, standalone_mode=False)
         sys.stdout.flush()
     except ShoalError as error:
-        fail(str(error), getattr(error, "hint", ""), getattr(error, "exit_code", 1))
+        hint = getattr(error, "hint", "") or (SPACE if isinstance(error, StoreError) and "disk" in str(error) else "")
+        fail(str(error), hint, getattr(error, "exit_code", 1))
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         raise SystemExit(USAGE) from None
@@ -121,7 +123,7 @@ def _fail_of_the_system(error: OSError) -> NoReturn:
     where = f"{error.filename}: " if error.filename else ""
     hint = ""
     if error.errno in _NO_SPACE:
-        hint = "shoal doctor shows what is free; --data-dir names a directory elsewhere"
+        hint = SPACE
     elif error.errno in _NOT_OURS:
         hint = "give a directory that is yours, such as --data-dir ~/shoal"
     fail(f"{where}{what}", hint)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 
-from shoal.assemble.nodes import NodesWanted, run_nodes
 from shoal.cli.asking import AskingError
 from shoal.client.transport import Unreachable
 from shoal.kinds.simulated import LABEL
@@ -59,6 +58,8 @@ def command(
 
     Nodes with the label shoal.dev/simulated=true are animated, whoever created them.
     """
+    from shoal.assemble.nodes import NodesWanted, run_nodes  # noqa: PLC0415  loads for longer than help may take
+
     wrong = is_dns1123_subdomain(f"{prefix}-{count}")
     if wrong:
         raise click.UsageError(f"--prefix {prefix}: {wrong[0]}")

@@ -6,23 +6,14 @@ from pathlib import Path
 
 import click
 
-from shoal.assemble.provisioner import (
-    BEST_EFFORT,
-    IGNORE,
-    PLANNERS,
-    RESPECT,
-    STRICT,
-    NotServed,
-    Settings,
-    Wanted,
-    run_provisioner,
-)
 from shoal.cli.asking import AskingError
 from shoal.cli.leading import leading_options
 from shoal.client.transport import Unreachable
 from shoal.kinds.karpenter import seconds
 from shoal.objects.errors import Forbidden, Unauthorized
 
+PLANNERS, PREFERENCES, MIN_VALUES = ("karpenter", "optimal"), ("Respect", "Ignore"), ("Strict", "BestEffort")
+"""As `assemble.provisioner` has them, which loads for longer than help may take; of each policy the first is usual."""
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 GATES = {"NodeRepair": "node_repair", "SpotToSpotConsolidation": "spot_to_spot"}
 """Of Karpenter's feature gates those that are to choose here; NodeOverlay and ReservedCapacity are always on."""
@@ -68,7 +59,7 @@ def gates(context: click.Context, option: click.Parameter, value: str) -> dict[s
 @click.option(
     "--planner",
     type=click.Choice(PLANNERS),
-    default=Settings().planner,
+    default=PLANNERS[-1],
     show_default=True,
     help="Karpenter's rule alone, or made cheaper where it can be.",
 )
@@ -82,15 +73,15 @@ def gates(context: click.Context, option: click.Parameter, value: str) -> dict[s
 @click.option("--batch-max-duration", default="10s", show_default=True, callback=duration, help="or after this time.")
 @click.option(
     "--preference-policy",
-    type=click.Choice([RESPECT, IGNORE]),
-    default=RESPECT,
+    type=click.Choice(PREFERENCES),
+    default=PREFERENCES[0],
     show_default=True,
     help="What pods prefer is held as long as it goes, or not looked at.",
 )
 @click.option(
     "--min-values-policy",
-    type=click.Choice([STRICT, BEST_EFFORT]),
-    default=STRICT,
+    type=click.Choice(MIN_VALUES),
+    default=MIN_VALUES[0],
     show_default=True,
     help="minValues of NodePools hold, or are lowered rather than buying nothing.",
 )
@@ -119,6 +110,8 @@ def command(
     NodePools are read in the cluster; what can be bought are the MachineDeployments of its Cluster API Cluster. A Shoal
     server does this for the clusters it hosts by itself.
     """
+    from shoal.assemble.provisioner import NotServed, Settings, Wanted, run_provisioner  # noqa: PLC0415
+
     settings = Settings(
         planner=planner,
         idle=batch_idle_duration,

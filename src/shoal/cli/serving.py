@@ -5,24 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from shoal.assemble.datadir import default_data_dir
-from shoal.assemble.up import (
-    DEFAULT_RESOURCES,
-    IDLE_SECONDS,
-    AuditSettings,
-    BusSettings,
-    Shoal,
-    SyncSettings,
-    UpSettings,
-    WorkersInside,
-    bus_settings,
-    run,
-)
+from shoal.cli.progress import progress
 from shoal.cli.storing import STORE_OPTIONS, store_settings
+from shoal.kinds.logicalcluster import IDLE_SECONDS
+from shoal.kinds.workload import DEFAULT_RESOURCES
+
+if TYPE_CHECKING:
+    from shoal.assemble.up import BusSettings, Shoal, WorkersInside
 
 idle_option = click.option(
     "--idle-seconds",
@@ -140,6 +134,9 @@ def serve(
     worker_image: str = "",
     **store: Any,
 ) -> None:
+    # The server takes a second to load, and help needs none of it.
+    from shoal.assemble.up import AuditSettings, SyncSettings, UpSettings, run  # noqa: PLC0415
+
     stored, over = store_settings(**store), parse_bus(bus, bus_creds)
     host, port = split_address(listen)
     if audit_policy_file is not None and not audit_log_path:
@@ -162,7 +159,13 @@ def serve(
         worker_processes=worker_processes,
         worker_image=worker_image,
     )
-    run(settings, announce, workers)
+    with progress("starting") as starting:
+
+        def ready(started: Shoal) -> None:
+            starting.done()
+            announce(started)
+
+        run(settings, ready, workers)
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -170,6 +173,8 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def parse_bus(bus: str, credentials: Path | None) -> BusSettings:
+    from shoal.assemble.up import bus_settings  # noqa: PLC0415
+
     try:
         return bus_settings(bus, credentials)
     except ValueError as error:
@@ -186,4 +191,5 @@ def split_address(listen: str) -> tuple[str, int]:
 def announce(shoal: Shoal) -> None:
     file = shoal.directory.path / "kubeconfig"
     click.echo(f"Shoal is ready at {shoal.server.url}", err=True)
+    click.echo(f"dashboard: {shoal.server.url}/ui/ (log in with the kubeconfig below)", err=True)
     click.echo(f"next: kubectl --kubeconfig {file} get namespaces", err=True)

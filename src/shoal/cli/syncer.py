@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from shoal.assemble.syncer import DEFAULT_RESOURCES, run_syncer
 from shoal.cli.asking import AskingError
 from shoal.client.transport import Unreachable
+from shoal.kinds.workload import DEFAULT_RESOURCES
 from shoal.objects.errors import Forbidden, Unauthorized
 
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
@@ -38,6 +38,8 @@ def command(
 
     The hub runs syncers itself with --sync-mode push; this is for pull, and for doing it by hand.
     """
+    from shoal.assemble.syncer import run_syncer  # noqa: PLC0415  loads for longer than help may take
+
     resources = tuple(name.strip() for name in resources_to_sync.split(",") if name.strip())
     try:
         run_syncer(from_kubeconfig, to_kubeconfig, to_context, cluster, resources, lambda: announce(cluster))

@@ -15,6 +15,7 @@ import click
 from shoal.cli.asking import ask, hub_options
 from shoal.cli.printing import output_option, table, tell
 from shoal.client.requests import Client
+from shoal.client.transport import Unreachable
 from shoal.objects.errors import StatusError
 
 if TYPE_CHECKING:
@@ -55,7 +56,6 @@ async def follow(client: Client, interval: float) -> None:
     """Where nobody sees it as a screen, each look is printed after the other. A hub that was there once may go and
     come back; one that never was is an error."""
     from shoal.assemble.top import Top  # noqa: PLC0415
-    from shoal.client.transport import Unreachable  # noqa: PLC0415
 
     top, screen = Top(client), sys.stdout.isatty()
     lines = text(await top.look())

@@ -6,7 +6,6 @@ from typing import Any
 
 import click
 
-from shoal.assemble.up import WorkersInside
 from shoal.cli.serving import serve, serving_options
 
 
@@ -18,4 +17,6 @@ from shoal.cli.serving import serve, serving_options
 )
 def command(workers: int, capacity: int, **serving: Any) -> None:
     """Starts a hub and its workers, and serves until it is stopped."""
+    from shoal.assemble.up import WorkersInside  # noqa: PLC0415  the server takes a second to load
+
     serve(**serving, workers=WorkersInside(workers, capacity))

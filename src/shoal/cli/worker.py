@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import socket
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import click
 
 from shoal.assemble.datadir import default_data_dir
-from shoal.assemble.worker import HubGiven, Worker, WorkerProcess, run_worker
 from shoal.cli.serving import bus_options, idle_option, parse_bus, split_address
 from shoal.cli.storing import store_options, store_settings
 from shoal.kinds.joining import split_token, wrong_name
+
+if TYPE_CHECKING:
+    from shoal.assemble.worker import HubGiven, Worker
 
 
 @click.command(name="worker")
@@ -60,6 +62,9 @@ def command(
     Once it has joined, it is known to the hub by a certificate in its data directory, which it renews by itself: the
     hub and the token need not be given again.
     """
+    # The server takes a second to load, and help needs none of it.
+    from shoal.assemble.worker import WorkerProcess, run_worker  # noqa: PLC0415
+
     given = hub_given(hub_kubeconfig, hub, token, ca_hash)
     name = name or socket.gethostname().partition(".")[0].lower()
     wrong = wrong_name(name)
@@ -73,6 +78,8 @@ def command(
 
 def hub_given(kubeconfig: Path | None, address: str, token: str, ca_hash: str) -> HubGiven:
     """What the flags say of the hub, or what is wrong with them."""
+    from shoal.assemble.worker import HubGiven  # noqa: PLC0415
+
     if kubeconfig is not None:
         if address or ca_hash:
             raise click.UsageError("--hub and --ca-hash go without --hub-kubeconfig, which says the same")

@@ -77,7 +77,7 @@ def _why(error: Exception) -> str:
         return str(error.certificate_error)
     if isinstance(error, aiohttp.ClientConnectorError):
         reason = error.os_error
-        known = os.strerror(reason.errno) if reason.errno in errno.errorcode else reason.strerror
+        known = os.strerror(reason.errno) if reason.errno and reason.errno in errno.errorcode else reason.strerror
         return (known or str(reason)).lower()
     return str(error) or "it took too long"
 

@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from shoal.client.https import HttpsTransport
 from shoal.client.requests import Client
 from shoal.client.transport import Endpoint
 from shoal.objects.errors import ShoalError
@@ -42,13 +41,16 @@ def parse(text: str, where: str) -> Object:
     try:
         config = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError as error:
-        raise KubeconfigError(f"{where} cannot be read: {error}") from None
+        raise KubeconfigError(f"{where} cannot be read: {' '.join(str(error).split())}") from None
     if not isinstance(config, dict):
         raise KubeconfigError(f"{where} is not a kubeconfig")
     return config
 
 
 def client_to(endpoint: Endpoint, agent: str) -> Client:
+    # It takes longer to load than a command's help may.
+    from shoal.client.https import HttpsTransport  # noqa: PLC0415
+
     return Client(HttpsTransport(endpoint.server, endpoint.tls), endpoint.token, agent)
 
 

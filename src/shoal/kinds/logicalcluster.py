@@ -20,6 +20,8 @@ TOKEN_KEYS = "core.shoal.dev/token-keys"
 """Annotation of such a one: the public keys (DER, base64, with commas) of the servers that issued tokens of it."""
 
 PROFILES = ("hub", "cluster")
+IDLE_SECONDS = 300.0
+"""After which one that is asked nothing sleeps, where nobody says another time."""
 
 
 def restored_above(obj: Object) -> int:

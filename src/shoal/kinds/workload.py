@@ -76,6 +76,11 @@ HEARTBEAT_HEALTHY, IMPORTER_READY, SYNCER_READY = "HeartbeatHealthy", "APIImport
 PARTS = (HEARTBEAT_HEALTHY, IMPORTER_READY, SYNCER_READY)
 """Ready sums these up."""
 
+DEFAULT_RESOURCES = (
+    *("deployments.apps", "services", "configmaps", "secrets"),
+    *("serviceaccounts", "persistentvolumeclaims"),
+)
+"""What `--resources-to-sync` says where nobody says anything."""
 LONGEST_NAME = 63
 """Of a workload Cluster: it has to be a label's value."""
 

@@ -9,6 +9,7 @@ from typing import Protocol
 from shoal.client.requests import Client
 from shoal.clock import Clock
 from shoal.kinds import workload
+from shoal.kinds.workload import DEFAULT_RESOURCES as DEFAULT_RESOURCES
 from shoal.objects.errors import ShoalError
 from shoal.sync.connecting import Connect, Object, Reached, reach_by
 from shoal.sync.importer.controller import Importer
@@ -18,12 +19,6 @@ from shoal.sync.registration.controller import registration_loop
 from shoal.sync.reporting import Reporter
 from shoal.sync.syncer.loops import syncer_loops
 from shoal.sync.syncer.pulling import PullSyncer
-
-DEFAULT_RESOURCES = (
-    *("deployments.apps", "services", "configmaps", "secrets"),
-    *("serviceaccounts", "persistentvolumeclaims"),
-)
-"""What `--resources-to-sync` says where nobody says anything."""
 
 
 class Runnable(Protocol):
