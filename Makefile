@@ -6,7 +6,7 @@ UV ?= uv
 ARGS ?=
 python = .venv/bin/python
 
-.PHONY: up setup setup-dev test lint format real browser soak bench lock clean
+.PHONY: up setup setup-dev test lint format real web web-build browser soak bench lock clean
 
 up: setup  ## sets up, then starts Shoal; more flags: make up ARGS="--listen 127.0.0.1:0"
 	@exec .venv/bin/shoal up $(ARGS)
@@ -34,8 +34,14 @@ real: setup-dev  ## with programs of the outside world, as far as this machine h
 	@$(python) -m tests.real.building capi clientgo clusterctl e2e.test etcd flux helm3 helm4 karpenter kind kube-apiserver kube-controller-manager kube-scheduler kubectl nats-server
 	@$(python) -m pytest -q -m real $(ARGS) || { code=$$?; test $$code = 5 && echo "NOT RUN: real tests (none yet)"; }
 
-browser:
-	@echo "NOT RUN: browser tests (no dashboard yet)"
+web: setup-dev  ## the dashboard's tests, and whether the committed bundle is what web/ makes
+	@$(python) scripts/web.py check
+
+web-build: setup-dev  ## writes src/shoal/dashboard/static anew; needs node
+	@$(python) scripts/web.py build
+
+browser: setup-dev  ## the dashboard in Chromium, where there is one; SHOAL_SCREENSHOTS=docs/images keeps its pictures
+	@$(python) -m pytest -q -s -m browser tests/browser $(ARGS)
 
 soak: setup-dev
 	@$(python) -m pytest -q -m soak $(ARGS) || { code=$$?; test $$code = 5 && echo "NOT RUN: soak tests (none yet)"; }

@@ -26,6 +26,7 @@ from shoal.assemble.stores import open_store
 from shoal.assemble.worker_processes import HubHere, WorkerProcesses
 from shoal.client.requests import Client
 from shoal.clock import Clock, SystemClock
+from shoal.dashboard import Dashboard
 from shoal.fleet.bus.settings import BusSettings
 from shoal.fleet.tunnel import Tunnels
 from shoal.fleet.worker.fence.fence import Fence, since_boot
@@ -91,10 +92,10 @@ class Shoal:
         try:
             opened = await open_store(directory, settings.store)
             token = directory.admin_token()
-            loops, tunnels = Loops(), Tunnels()
+            loops, tunnels, dashboard = Loops(), Tunnels(), Dashboard()
             since = settings.clock.monotonic if settings.clock is not None else since_boot
             fence = None if settings.hub else Fence(since)
-            others = hub_routes(tunnels, directory.path / "pki" / "ca.crt") if settings.hub else no_routes
+            others = hub_routes(tunnels, directory.path / "pki" / "ca.crt", dashboard) if settings.hub else no_routes
             server = await ApiServer.start(
                 ServerSettings(
                     directory=directory.path / "pki",
@@ -111,6 +112,7 @@ class Shoal:
                 GatedStore(opened.store, fence.judge) if fence is not None else opened.store,
                 settings.clock,
             )
+            dashboard.serve(server.app.handle, server.core.clock)
             moves = Moves(HostedData(server, opened.store, fence), fence) if fence is not None else None
         except BaseException as error:
             if opened is not None:

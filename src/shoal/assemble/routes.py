@@ -1,5 +1,5 @@
-"""What a hub serves beside the Kubernetes API: the addresses of hosted clusters, the tunnels of its workers, and its
-certificate authority for those who join."""
+"""What a hub serves beside the Kubernetes API: the addresses of hosted clusters, the tunnels of its workers, its
+certificate authority for those who join, and the dashboard."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from shoal.apiserver.core import Core
 from shoal.apiserver.entries import Change
 from shoal.apiserver.paths import ROOT
 from shoal.apiserver.routes import GuardedRoute, OpenRoute, Route
+from shoal.dashboard import SEGMENT as DASHBOARD
+from shoal.dashboard import Dashboard
 from shoal.fleet.tunnel import Tunnels, managed_cluster_route, tunnel_worker
 from shoal.kinds import fleet, joining
 from shoal.objects.errors import MethodNotSupported, NotFound
@@ -27,7 +29,7 @@ def no_routes(core: Core) -> Mapping[str, Route]:
     return {}
 
 
-def hub_routes(tunnels: Tunnels, authority: Path) -> RoutesOf:
+def hub_routes(tunnels: Tunnels, authority: Path, dashboard: Dashboard) -> RoutesOf:
     """`authority` is the file with the certificate of the hub's own authority."""
 
     def routes(core: Core) -> Mapping[str, Route]:
@@ -36,6 +38,7 @@ def hub_routes(tunnels: Tunnels, authority: Path) -> RoutesOf:
             "managedclusters": OpenRoute(managed_cluster_route(tunnels, Assignments(core.cache))),
             "workers": GuardedRoute(tunnels.accept, tunnel_attributes),
             "join": OpenRoute(authority_route(authority.read_bytes())),
+            DASHBOARD: OpenRoute(dashboard.answer),
         }
 
     return routes

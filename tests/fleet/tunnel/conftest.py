@@ -18,6 +18,7 @@ from shoal.client.https import HttpsTransport
 from shoal.client.requests import Client, Kind
 from shoal.client.transport import Endpoint
 from shoal.clock import SystemClock
+from shoal.dashboard import Dashboard
 from shoal.fleet.tunnel import Tunnels, dial_hub, serve_tunnel
 from shoal.store.sqlite import SqliteStore
 from tests.fleet.tunnel.pairs import until
@@ -103,7 +104,7 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
         "east-admin": east,
         "jane": User("jane", (), cluster=east.cluster),
     }
-    routes = hub_routes(tunnels, tmp_path / "hub" / "pki" / "ca.crt")
+    routes = hub_routes(tunnels, tmp_path / "hub" / "pki" / "ca.crt", Dashboard())
     async with (
         server(tmp_path / "hub", tokens=hub_tokens, routes=routes) as hub,
         server(tmp_path / "worker", tokens=worker_tokens) as worker,

@@ -1,0 +1,67 @@
+"""What a browser asks the stream for: some watches by id, each a path of the hub or of a hosted cluster. Pure."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+import msgspec
+
+from shoal.objects.errors import BadRequest
+
+MOST_WATCHES = 128
+LONGEST_ID = 200
+METRICS = "/metrics"
+"""Not a watch: looked at again and again, and told when what nodes cost has changed."""
+
+
+class Watch(msgspec.Struct, forbid_unknown_fields=True):
+    path: str
+    """Of a kind, below the server: /apis/apps/v1/deployments."""
+    inside: str = ""
+    """NAMESPACE/NAME of a ManagedCluster, where it is one of its kinds."""
+    since: str = ""
+    """The resourceVersion up to which all is known; empty: everything is told first."""
+
+    @property
+    def query(self) -> str:
+        start = (
+            {"resourceVersion": self.since}
+            if self.since
+            else {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "resourceVersion": ""}
+        )
+        return urlencode({"watch": "true", "allowWatchBookmarks": "true", **start})
+
+    @property
+    def home(self) -> tuple[str, str]:
+        namespace, _, name = self.inside.partition("/")
+        return namespace, name
+
+
+class Asked(msgspec.Struct, forbid_unknown_fields=True):
+    watches: dict[str, Watch]
+
+
+_DECODER = msgspec.json.Decoder(Asked)
+
+
+def read(body: bytes) -> dict[str, Watch]:
+    try:
+        watches = _DECODER.decode(body).watches
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise BadRequest(f"the body is not a set of watches: {error}") from None
+    if not 1 <= len(watches) <= MOST_WATCHES:
+        raise BadRequest(f"a stream has 1 to {MOST_WATCHES} watches, not {len(watches)}")
+    for name, watch in watches.items():
+        _check(name, watch)
+    return watches
+
+
+def _check(name: str, watch: Watch) -> None:
+    if not name or len(name) > LONGEST_ID:
+        raise BadRequest(f"the id of a watch has 1 to {LONGEST_ID} characters")
+    parts = watch.path.split("/")
+    is_kind = parts[:2] in (["", "api"], ["", "apis"]) and not {"", ".", ".."} & set(parts[1:])
+    if watch.path != METRICS and not is_kind:
+        raise BadRequest(f"{name}: the path of a watch begins with /api/ or /apis/, or is {METRICS}")
+    if watch.inside and (watch.inside.count("/") != 1 or not all(watch.home) or {".", ".."} & set(watch.home)):
+        raise BadRequest(f"{name}: a watch is inside NAMESPACE/NAME of a ManagedCluster")

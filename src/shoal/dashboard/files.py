@@ -1,0 +1,102 @@
+"""The built page as answers: content types, ETags, gzip made once, and the headers that keep a browser strict.
+
+Everybody may read these files; there is nothing in them but the program. Only what was in the folder at the first look
+can be named, so no path leads out of it.
+"""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from shoal.objects.errors import MethodNotSupported, NotFound
+from shoal.objects.wire import Request, Response
+
+STATIC = Path(__file__).parent / "static"
+INDEX = "index.html"
+SMALLEST_COMPRESSED = 512
+
+CONTENT_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
+}
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = (
+    ("Cache-Control", "no-cache"),
+    ("Content-Security-Policy", POLICY),
+    ("Cross-Origin-Opener-Policy", "same-origin"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+    ("Referrer-Policy", "no-referrer"),
+    ("Vary", "Accept-Encoding"),
+    ("X-Content-Type-Options", "nosniff"),
+    ("X-Frame-Options", "DENY"),
+)
+"""A browser asks each time whether a file has changed: an upgraded hub is never shown by an old page."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    content_type: str
+    body: bytes
+    compressed: bytes
+    """Empty: not worth it."""
+    etag: str
+
+
+class Files:
+    def __init__(self, folder: Path = STATIC) -> None:
+        self._folder = folder
+        self._found: dict[str, File] | None = None
+
+    def answer(self, request: Request, name: str) -> Response:
+        """`name` is what follows `/ui/`; nothing is the page itself."""
+        if request.method not in ("GET", "HEAD"):
+            raise MethodNotSupported("the server does not allow this method on the requested resource")
+        if self._found is None:
+            self._found = _read(self._folder)
+        file = self._found.get(name or INDEX)
+        if file is None:
+            raise NotFound("the server could not find the requested resource")
+        headers = (*HEADERS, ("ETag", file.etag))
+        if _matches(request.headers.get("if-none-match", ""), file.etag):
+            return Response(304, b"", "", headers)
+        if file.compressed and _takes_gzip(request.headers.get("accept-encoding", "")):
+            return Response(200, file.compressed, file.content_type, (*headers, ("Content-Encoding", "gzip")))
+        return Response(200, file.body, file.content_type, headers)
+
+
+def _read(folder: Path) -> dict[str, File]:
+    return {
+        path.relative_to(folder).as_posix(): _file(path)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.suffix in CONTENT_TYPES
+    }
+
+
+def _file(path: Path) -> File:
+    body = path.read_bytes()
+    # Without a time inside, so that all replicas of a hub answer with the same bytes.
+    compressed = gzip.compress(body, mtime=0) if len(body) >= SMALLEST_COMPRESSED else b""
+    return File(CONTENT_TYPES[path.suffix], body, compressed, f'"{sha256(body).hexdigest()[:20]}"')
+
+
+def _matches(given: str, etag: str) -> bool:
+    """Weakly, as the comparison for GET is: a proxy may have marked it so."""
+    return any(one.strip().removeprefix("W/") in (etag, "*") for one in given.split(","))
+
+
+def _takes_gzip(accepted: str) -> bool:
+    for choice in accepted.split(","):
+        coding, _, quality = choice.partition(";")
+        if coding.strip().lower() == "gzip":
+            return quality.replace(" ", "").rstrip("0").rstrip(".") != "q="
+    return False

@@ -1,0 +1,120 @@
+import type { JSX } from "preact";
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { COSTS, insideId } from "../api/kinds";
+import type { Live } from "../api/live";
+import type { KubeObject } from "../api/types";
+import { type Cost, costsOf, gap } from "../model/costs";
+import { usage } from "../model/fleet";
+import { type NodeRow, nodeRows } from "../model/nodes";
+import { ago, bytes, cores, money } from "../model/quantity";
+import { hrefOf, useDerived, useLive, useNow, useTitle } from "../ui/hooks";
+import { Badge, Bar, Empty, Refusals, Search, Tile } from "../ui/parts";
+import { type Column, Table } from "../ui/table";
+
+interface Row {
+  name: string;
+  /** NAMESPACE/NAME of the ManagedCluster; empty for clusters of somebody else. */
+  inside: string;
+  nodes: number | undefined;
+  cluster: KubeObject;
+  cost: Cost | undefined;
+}
+
+export function Nodes({ inside }: { inside: string }): JSX.Element {
+  useTitle(inside ? `Nodes of ${inside}` : "Nodes");
+  const live = useLive();
+  const [text, setText] = useState("");
+  const clusters = live.get("clusters");
+  const costs = useDerived(live, () => costsOf(live.get(COSTS).text));
+  const rows = useDerived(live, () => rowsOf(live, costs));
+  const found = useMemo(() => rows.filter((each) => each.name.includes(text)), [rows, text]);
+  const sum = useMemo(() => [...costs.values()].reduce((total, each) => total + each.total, 0), [costs]);
+  const known = [...costs.values()].filter((each) => each.bound !== undefined && each.plan !== undefined);
+  const plan = known.reduce((total, each) => total + each.plan!, 0);
+  const bound = known.reduce((total, each) => total + each.bound!, 0);
+  const readable = live.get(COSTS).access === "ready";
+  return (
+    <>
+      <header class="head">
+        <h1>Nodes</h1>
+        <dl class="tiles">
+          <Tile label="Clusters with nodes" value={rows.length} />
+          <Tile label="Bought nodes, an hour" value={readable ? money(sum) : "–"} />
+          <Tile label="Last plans" value={known.length ? money(plan) : "–"} note={known.length ? `at least ${money(bound)}` : undefined} />
+          <Tile label="Above the bound" value={bound > 0 ? `${((plan / bound - 1) * 100).toFixed(1)} %` : "–"} />
+        </dl>
+        <Search value={text} label="Cluster" onInput={setText} />
+      </header>
+      <Refusals of={[["clusters", clusters], [COSTS, live.get(COSTS)]]} />
+      {clusters.access === "loading" ? (
+        <Empty title="Looking at clusters…" />
+      ) : found.length === 0 ? (
+        <Empty title={rows.length ? "None matches" : "No cluster is registered"} />
+      ) : (
+        <Table label="Clusters and how full they are" rows={found} columns={CLUSTERS} keyOf={(each) => each.name} first="name" chosen={rows.find((each) => each.inside === inside)?.name} short={inside !== ""} />
+      )}
+      {inside && <NodesOf inside={inside} />}
+    </>
+  );
+}
+
+function rowsOf(live: Live, costs: Map<string, Cost>): Row[] {
+  return live.get("clusters").list().map((cluster) => {
+    const owner = cluster.metadata.labels?.["shoal.dev/managedcluster"] ?? "";
+    const [namespace, name] = owner.split(/\.(.*)/s);
+    const managed = owner ? live.get("managedclusters").get(namespace!, name!) : undefined;
+    return {
+      name: cluster.metadata.name,
+      inside: owner ? `${namespace}/${name}` : "",
+      nodes: managed?.status?.nodes as number | undefined,
+      cluster,
+      cost: costs.get(owner),
+    };
+  });
+}
+
+const CLUSTERS: Column<Row>[] = [
+  { id: "name", title: "Cluster", by: (row) => row.name, show: (row) => <a href={hrefOf(["clusters", "", row.name])}>{row.name}</a> },
+  { id: "nodes", title: "Nodes", width: "9rem", by: (row) => row.nodes ?? 0, show: (row) => (row.inside ? <a href={`#/nodes/${row.inside}`}>{row.nodes ?? "?"} nodes, one by one</a> : "") },
+  { id: "cpu", title: "CPU", by: (row) => usage(row.cluster).cpu?.share ?? -1, show: (row) => { const { cpu } = usage(row.cluster); return <Bar share={cpu} label="cpu" text={cpu ? `of ${cores(cpu.total)}` : ""} />; } },
+  { id: "memory", title: "Memory", by: (row) => usage(row.cluster).memory?.share ?? -1, show: (row) => { const { memory } = usage(row.cluster); return <Bar share={memory} label="memory" text={memory ? `of ${bytes(memory.total)}` : ""} />; } },
+  { id: "cost", title: "Bought, an hour", width: "8.5rem", numeric: true, by: (row) => row.cost?.total ?? -1, show: (row) => (row.cost ? money(row.cost.total) : "") },
+  { id: "gap", title: "Last plan and bound", width: "12rem", numeric: true, by: (row) => gap(row.cost) ?? -1, show: (row) => { const over = gap(row.cost); return over === undefined ? "" : `${money(row.cost!.plan!)} / ${money(row.cost!.bound!)} (+${(over * 100).toFixed(1)} %)`; } },
+];
+
+/** The nodes of one hosted cluster, live. They are seen by whoever may read its kubeconfig. */
+export function NodesOf({ inside }: { inside: string }): JSX.Element {
+  const live = useLive();
+  const now = useNow(10_000);
+  useEffect(() => {
+    live.look([inside]);
+    return () => live.look([]);
+  }, [live, inside]);
+  const [nodes, pods, costs] = (["nodes", "pods", "costs"] as const).map((what) => live.get(insideId(inside, what)));
+  const rows = useDerived(live, () => nodeRows(nodes!.list(), pods!.list(), [...costsOf(costs!.text).values()][0]), [inside]);
+  const columns = useMemo(() => nodeColumns(now), [now]);
+  return (
+    <section aria-labelledby="nodes-of" class="inside">
+      <h2 id="nodes-of">Nodes of {inside}</h2>
+      <Refusals of={(["nodes", "pods"] as const).map((what) => [insideId(inside, what), live.get(insideId(inside, what))])} />
+      {nodes!.access === "loading" ? (
+        <Empty title="Looking into the cluster…" />
+      ) : rows.length === 0 ? (
+        nodes!.access === "ready" && <Empty title="It has no node" />
+      ) : (
+        <Table label={`Nodes of ${inside}`} rows={rows} columns={columns} keyOf={(each) => each.name} first="name" short />
+      )}
+    </section>
+  );
+}
+
+const nodeColumns = (now: number): Column<NodeRow>[] => [
+  { id: "name", title: "Node", by: (row) => row.name, show: (row) => row.name },
+  { id: "state", title: "State", width: "9rem", by: (row) => row.state, show: (row) => <Badge tone={row.tone}>{row.state}</Badge> },
+  { id: "type", title: "Type", by: (row) => row.type, show: (row) => <>{row.type} <span class="soft">{[row.zone, row.capacityType].filter(Boolean).join(", ")}</span></> },
+  { id: "cpu", title: "CPU", by: (row) => row.cpu.share, show: (row) => <Bar share={row.cpu} label="cpu" text={`${cores(row.cpu.used)} of ${cores(row.cpu.total)}`} /> },
+  { id: "memory", title: "Memory", by: (row) => row.memory.share, show: (row) => <Bar share={row.memory} label="memory" text={`of ${bytes(row.memory.total)}`} /> },
+  { id: "pods", title: "Pods", width: "4.5rem", numeric: true, by: (row) => row.pods.used, show: (row) => row.pods.used },
+  { id: "price", title: "An hour", width: "8rem", numeric: true, by: (row) => row.price ?? -1, show: (row) => row.price === undefined ? <span class="soft">{row.pool ? "mixed pool" : "not bought"}</span> : money(row.price) },
+  { id: "age", title: "Age", width: "5rem", numeric: true, by: (row) => row.created ?? "", show: (row) => ago(row.created, now) },
+];

@@ -1,0 +1,48 @@
+import { createContext } from "preact";
+import { useContext, useEffect, useMemo, useReducer, useState } from "preact/hooks";
+import type { Live } from "../api/live";
+
+export const LiveContext = createContext<Live | null>(null);
+
+/** The page's data; whoever calls this is drawn again when it changes. */
+export function useLive(): Live {
+  const live = useContext(LiveContext);
+  if (!live) throw new Error("outside of the dashboard");
+  const [, redraw] = useReducer((count: number) => count + 1, 0);
+  useEffect(() => live.subscribe(() => redraw(undefined as never)), [live]);
+  return live;
+}
+
+/** Computed from objects, kept until some of them change. */
+export function useDerived<T>(live: Live, make: () => T, extra: unknown[] = []): T {
+  return useMemo(make, [live.revision, ...extra]);
+}
+
+/** The time, for ages: looked at every few seconds. */
+export function useNow(every = 5_000): number {
+  const [now, set] = useState(Date.now());
+  useEffect(() => {
+    const timer = setInterval(() => set(Date.now()), every);
+    return () => clearInterval(timer);
+  }, [every]);
+  return now;
+}
+
+export function useRoute(): string[] {
+  const read = (): string[] => location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
+  const [route, set] = useState(read);
+  useEffect(() => {
+    const changed = (): void => set(read());
+    addEventListener("hashchange", changed);
+    return () => removeEventListener("hashchange", changed);
+  }, []);
+  return route;
+}
+
+export const hrefOf = (link: readonly string[]): string => `#/o/${link.map((part) => encodeURIComponent(part || "-")).join("/")}`;
+
+export function useTitle(title: string): void {
+  useEffect(() => {
+    document.title = `${title} · Shoal`;
+  }, [title]);
+}
