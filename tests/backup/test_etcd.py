@@ -113,6 +113,29 @@ def test_a_local_etcd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert back.stored().items() >= values.items()
 
 
+def test_a_server_that_is_still_there_acknowledges_nothing_more(tmp_path: Path, etcd: Etcd) -> None:
+    there = Place(tmp_path, etcd)
+    there.fill(contents(3))
+
+    async def run() -> None:
+        settings = remote(there.settings)
+        reader, writer = await EtcdStore.open(settings), await EtcdStore.open(settings)
+        try:
+            await writer.put("/before", b"1", 0)
+            await make_store(settings, Making("1" * 36, writer.id, 1, replace=True), [])
+            with pytest.raises(StoreLost, match="holds another store"):
+                await writer.put("/after", b"1", 0)
+            lost = await asyncio.wait_for(asyncio.shield(reader.failure), 60)
+            assert "this server served" in str(lost)
+            assert "start the server again" in getattr(lost, "hint", "")
+        finally:
+            await reader.close()
+            await writer.close()
+
+    asyncio.run(run())
+    assert there.stored() == {}
+
+
 def test_hubs_of_the_old_store_go_on_with_the_restored_one(tmp_path: Path, etcd: Etcd) -> None:
     settings, file = StoreSettings("etcd", (etcd.endpoint,), "/goes-on"), tmp_path / "b"
     place = Place(tmp_path, etcd)

@@ -3,6 +3,7 @@
 store.py       EtcdStore: the contract; one transaction per object, compared by etcd itself
 feed.py        the one live watch every answer and every watch here follows
 history.py     watches that begin in the past, until they have caught up with the feed
+guarding.py    is it still the store that was opened
 freshness.py   has this server seen what others had been told? Asked once for everybody who waits
 opening.py     whose prefix is it, which store, how far back does its history go
 copying.py     a store read while it is written, and a store made from a backup

@@ -67,19 +67,29 @@ def after(prefix: bytes) -> bytes:
     return prefix[:-1] + bytes((prefix[-1] + 1,))
 
 
-def put_if(key: bytes, value: bytes, expected: int, with_value: bool = False) -> Any:
-    """Writes if the key was last changed at `expected` (0: it does not exist); otherwise answers what is there."""
-    return _only_if(key, expected, rpc.RequestOp(request_put=rpc.PutRequest(key=key, value=value)), with_value)
+def put_if(
+    key: bytes, value: bytes, expected: int, with_value: bool = False, claim: tuple[bytes, int] | None = None
+) -> Any:
+    """Writes if the key was last changed at `expected` (0: it does not exist); otherwise answers what is there. With a
+    claim and its revision: if that is still what it was; it is answered second."""
+    return _only_if(key, expected, rpc.RequestOp(request_put=rpc.PutRequest(key=key, value=value)), with_value, claim)
 
 
-def delete_if(key: bytes, expected: int) -> Any:
-    return _only_if(key, expected, rpc.RequestOp(request_delete_range=rpc.DeleteRangeRequest(key=key)), False)
+def delete_if(key: bytes, expected: int, claim: tuple[bytes, int] | None = None) -> Any:
+    return _only_if(key, expected, rpc.RequestOp(request_delete_range=rpc.DeleteRangeRequest(key=key)), False, claim)
 
 
-def _only_if(key: bytes, expected: int, operation: Any, with_value: bool) -> Any:
-    compare = rpc.Compare(result=rpc.Compare.EQUAL, target=rpc.Compare.MOD, key=key, mod_revision=expected)
-    look = rpc.RequestOp(request_range=rpc.RangeRequest(key=key, keys_only=not with_value))
-    return rpc.TxnRequest(compare=[compare], success=[operation], failure=[look])
+def _only_if(key: bytes, expected: int, operation: Any, with_value: bool, claim: tuple[bytes, int] | None) -> Any:
+    compares = [_is_at(key, expected)]
+    looks = [rpc.RequestOp(request_range=rpc.RangeRequest(key=key, keys_only=not with_value))]
+    if claim is not None:
+        compares.append(_is_at(*claim))
+        looks.append(rpc.RequestOp(request_range=rpc.RangeRequest(key=claim[0], keys_only=True)))
+    return rpc.TxnRequest(compare=compares, success=[operation], failure=looks)
+
+
+def _is_at(key: bytes, revision: int) -> Any:
+    return rpc.Compare(result=rpc.Compare.EQUAL, target=rpc.Compare.MOD, key=key, mod_revision=revision)
 
 
 def get(key: bytes) -> Any:

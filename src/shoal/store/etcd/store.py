@@ -6,7 +6,7 @@ A write that got no answer is tried again: its compare tells whether the first t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, Self
 
@@ -15,6 +15,7 @@ from shoal.store.etcd import messages
 from shoal.store.etcd.connection import Connection, EtcdSettings, Transient
 from shoal.store.etcd.feed import Feed
 from shoal.store.etcd.freshness import Freshness
+from shoal.store.etcd.guarding import guard
 from shoal.store.etcd.history import Watches
 from shoal.store.etcd.messages import Keys
 from shoal.store.etcd.opening import Claim, check_members, claim, oldest_revision, read_claim
@@ -40,6 +41,8 @@ class EtcdStore:
         self._connection, self._keys = connection, keys
         self._id = found.id
         self._compacted = compacted
+        self._claim = keys.claim, found.written
+        """Compared with every write: what a restore has put aside takes none."""
         self._holder = 0
         """The revision at which the compaction key was last seen to change."""
         self._writes: set[asyncio.Task[None]] = set()
@@ -48,7 +51,7 @@ class EtcdStore:
         self._freshness = Freshness(self._newest, self._feed.reached)
         self._closed = False
         self.failure: asyncio.Future[StoreError] = self._loop.create_future()
-        self._running = asyncio.ensure_future(self._run())
+        self._running = asyncio.gather(self._run(self._feed.run), self._run(self._guard))
 
     @classmethod
     async def open(cls, settings: EtcdSettings, known: str = "") -> Self:
@@ -96,13 +99,15 @@ class EtcdStore:
 
     def put(self, key: str, value: bytes, expected: int) -> asyncio.Future[int]:
         name, there = self._keys.object(key), self._keys.etcds(expected)
-        return self._write(key, value, expected, lambda sure: messages.put_if(name, value, there, with_value=not sure))
+        return self._write(
+            key, value, expected, lambda sure: messages.put_if(name, value, there, not sure, self._claim)
+        )
 
     def delete(self, key: str, expected: int) -> asyncio.Future[int]:
         if not expected:
             raise ValueError("a deletion names the revision it deletes")
         name, there = self._keys.object(key), self._keys.etcds(expected)
-        return self._write(key, None, expected, lambda sure: messages.delete_if(name, there))
+        return self._write(key, None, expected, lambda sure: messages.delete_if(name, there, self._claim))
 
     def together(self, writes: Sequence[Write], above: int = 0) -> asyncio.Future[int]:
         raise NotTogether("the etcd store has limits to what is one transaction, and revisions are etcd's to give")
@@ -157,7 +162,12 @@ class EtcdStore:
         self._check_not_back(revision, seen)
         if answer.succeeded:
             return revision
-        there = answer.responses[0].response_range.kvs
+        there, claim = (each.response_range.kvs for each in answer.responses)
+        if not claim or claim[0].mod_revision != self._claim[1]:
+            await self._check_same()
+            raise StoreUnavailable(
+                f"{self._keys.claim.decode()} in etcd was written by somebody; start the server again"
+            )
         current = self._keys.ours(int(there[0].mod_revision)) if there else 0
         if not sure and there and there[0].value == value and current > expected:
             return current
@@ -272,9 +282,12 @@ class EtcdStore:
 
     # --- inside ---
 
-    async def _run(self) -> None:
+    async def _guard(self) -> None:
+        await guard(self._connection, self._keys, self._claim[1], self._check_same)
+
+    async def _run(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
-            await self._feed.run()
+            await work()
         except StoreError as error:
             if not self.failure.done():
                 self.failure.set_result(error)
