@@ -134,6 +134,6 @@ describe("the timeline", () => {
 describe("what is shown of an object", () => {
   it("has no bookkeeping and no kubeconfig", () => {
     const made = shown(obj("x", { spec: { kubeconfig: "secret", a: 1 } }, { managedFields: [], annotations: { "kubectl.kubernetes.io/last-applied-configuration": "{}" } }));
-    expect(made).toEqual({ metadata: { name: "x", namespace: "default" }, spec: { kubeconfig: "(not shown)", a: 1 } });
+    expect(JSON.stringify(made)).toBe('{"metadata":{"name":"x","namespace":"default"},"spec":{"a":1,"kubeconfig":"(not shown)"}}');
   });
 });

@@ -8,9 +8,10 @@ describe("writing", () => {
     );
   });
   it("quotes what would be read as something else", () => {
-    expect(dump({ a: "true", b: "1", c: "", d: "x: y", e: "0x1", f: "v1.36.4", g: "- a", h: "1e3" })).toBe(
-      'a: "true"\nb: "1"\nc: ""\nd: "x: y"\ne: "0x1"\nf: v1.36.4\ng: "- a"\nh: "1e3"\n',
-    );
+    const quoted = ["true", "No", "1", "", "x: y", "0x1f", "- a", "1e3", "1.5", ".5", "12:30", "2026-11-16T08:05:02Z", "2026-01-01", " a", "a ", "a:", "a #b", "*", "&a", "é", "~", ".inf", "#", "{a}", "'a'", "%a", "@a", "a\tb", "22e1"];
+    const plain = ["v1.36.4", "400Gi", "500m", "given to worker-1", "a:b", "a#b", "x=y, z", "1 of 2 ready", "0 of 2 fit", "(none)", "a 'b'"];
+    for (const text of quoted) expect(dump({ a: text })).toBe(`a: ${JSON.stringify(text)}\n`);
+    for (const text of plain) expect(dump({ a: text })).toBe(`a: ${text}\n`);
   });
   it("writes several lines as a block, where that keeps them", () => {
     expect(dump({ a: { text: "one\n\ntwo\n" } })).toBe("a:\n  text: |\n    one\n\n    two\n");

@@ -12,5 +12,12 @@ export function shown(obj: KubeObject): KubeObject {
   if (typeof made.spec?.kubeconfig === "string" && made.spec.kubeconfig) {
     made.spec = { ...made.spec, kubeconfig: "(not shown)" };
   }
-  return made;
+  return ordered(made) as KubeObject;
+}
+
+/** Keys by the alphabet, as kubectl prints them. */
+function ordered(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(ordered);
+  if (value === null || typeof value !== "object") return value;
+  return Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)).map(([key, each]) => [key, ordered(each)]));
 }

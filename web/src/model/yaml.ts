@@ -1,7 +1,10 @@
 /** YAML as far as it is needed here: objects of the API are written, kubeconfigs are read. Kubeconfigs are plain block
  * style, or JSON; whatever else comes is refused with the line it is in. */
 
-const PLAIN = /^[A-Za-z_./][A-Za-z0-9_./-]*$/;
+/** What any reader takes for the same text: no sign of YAML's own, and nothing that could be a number or a time. */
+const PLAIN = /^[A-Za-z0-9_./(](?:[\x21-\x7e ]*[^\s:])?$/;
+const SIGNS = /: | #/;
+const NUMBER = /^\.?\d[\d_.,:eExXoOa-fA-F+-]*$|^\d{4}-\d\d?-\d\d?[Tt ]|^\.(?:inf|nan)$/i;
 const WORDS = new Set(["true", "false", "null", "yes", "no", "on", "off", "y", "n", "~", ""]);
 
 export function dump(value: unknown, indent = 0): string {
@@ -41,7 +44,7 @@ function scalar(value: unknown, indent: number): string {
 }
 
 function text(value: string): string {
-  const plain = PLAIN.test(value) && !WORDS.has(value.toLowerCase()) && !/^[.\d]/.test(value);
+  const plain = PLAIN.test(value) && !SIGNS.test(value) && !NUMBER.test(value) && !WORDS.has(value.toLowerCase());
   return plain ? value : JSON.stringify(value);
 }
 
