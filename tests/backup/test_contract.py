@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from shoal.apiserver.entries import REMOVED
-from shoal.assemble.fsck import fsck
+from shoal.assemble.fsck import fsck, fsck_backup
 from shoal.assemble.restore import AHEAD
 from shoal.assemble.snapshots import open_snapshot
+from shoal.assemble.store_settings import StoreSettings
 from shoal.objects.errors import ShoalError
 from shoal.store.backup.format import BackupRefused
 from shoal.store.interface import Compacted, CompareFailed, FutureRevision
@@ -29,6 +30,8 @@ class BackupContract:
         taken = here.backup(file)
         assert (taken.records, taken.header.revision, taken.header.newest) == (len(values), revision, revision)
         assert file.stat().st_mode & 0o777 == 0o600
+        of_the_file = fsck_backup(file, StoreSettings())
+        assert (of_the_file.sound, of_the_file.findings, of_the_file.records) == (True, [], len(values))
         done = there.restore(file)
         assert there.stored() == values
         assert values["rbac.authorization.k8s.io/clusterroles/team//edit"] == REMOVED

@@ -22,10 +22,11 @@ from shoal.assemble.store_settings import StoreSettings
 from shoal.store.encrypted import KeyRing
 from shoal.store.etcd import EtcdStore
 from shoal.store.etcd.copying import EtcdSnapshot, Making, make_store
-from shoal.store.interface import KeyValue, StoreFormat, StoreLost
+from shoal.store.interface import Compacted, CompareFailed, Event, KeyValue, StoreFormat, StoreLost
 from tests.backup.stores import Place, contents
 from tests.etcd import Etcd, etcd_program
 from tests.serving import Cluster, Server, config_map
+from tests.store.contract import Seen
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 
@@ -111,6 +112,43 @@ def test_a_local_etcd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     back = Place(tmp_path)
     back.restore(tmp_path / "live")
     assert back.stored().items() >= values.items()
+
+
+def test_revisions_ahead_of_etcds(etcd: Etcd) -> None:
+    """The whole contract on such a store is in `make soak`."""
+
+    async def run() -> None:
+        settings = etcd.settings()
+        made = await make_store(settings, Making("2" * 36, "before", 10**6), [KeyValue("/a", b"old", 1)])
+        store, seen, history = await EtcdStore.open(settings), Seen(), Seen()
+        try:
+            assert store.revision >= store.compacted == made.revision > 10**6
+            old = await store.get("/a")
+            assert old is not None
+            assert 10**6 - 100 < old.revision <= made.revision
+            store.watch(store.revision, seen)
+            first = await store.put("/a", b"new", old.revision)
+            with pytest.raises(CompareFailed) as refused:
+                await store.put("/a", b"other", old.revision)
+            assert refused.value.current == first
+            gone = await store.delete("/a", first)
+            store.watch(made.revision, history)
+            expected = [Event(first, "/a", b"new"), Event(gone, "/a", None)]
+            assert await seen.until(gone) == expected == await history.until(gone)
+            assert await store.range("", revision=first) == ([KeyValue("/a", b"new", first)], first)
+            await store.compact(gone)
+            with pytest.raises(Compacted) as compacted:
+                await store.range("", revision=first)
+            assert compacted.value.oldest == gone
+        finally:
+            await store.close()
+        store = await EtcdStore.open(settings)
+        try:
+            assert (store.compacted, store.revision >= gone) == (gone, True)
+        finally:
+            await store.close()
+
+    asyncio.run(run())
 
 
 def test_a_server_that_is_still_there_acknowledges_nothing_more(tmp_path: Path, etcd: Etcd) -> None:

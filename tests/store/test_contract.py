@@ -31,6 +31,7 @@ class TestEncryptedStore(StoreContract):
         return open_store
 
 
+@pytest.mark.soak
 class TestRestoredEtcdStore(StoreContract):
     """Revisions that are ahead of etcd's own, and objects in a folder of their own."""
 

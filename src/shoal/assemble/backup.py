@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -50,7 +51,7 @@ def backup(asked: BackupAsked) -> Taken:
     """Raises StoreError, DataDirError, Unreachable or a StatusError; then there is no file."""
     if asked.file.exists():
         raise DataDirError(f"{asked.file} is there already", "give another name; an older backup is never written over")
-    hidden = asked.file.with_name(f".{asked.file.name}.{os.getpid()}")
+    hidden = asked.file.with_name(f".{asked.file.name}.{secrets.token_hex(4)}")
     try:
         with os.fdopen(os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             asyncio.run(_fill(file, asked))
@@ -59,10 +60,25 @@ def backup(asked: BackupAsked) -> Taken:
         with hidden.open("rb") as file:
             header, records = verify(file, str(asked.file))
         size = hidden.stat().st_size
-        os.link(hidden, asked.file)  # unlike a rename it never takes the place of something
+        _name(hidden, asked.file)
     finally:
         hidden.unlink(missing_ok=True)
     return Taken(header, records, size)
+
+
+def _name(hidden: Path, file: Path) -> None:
+    """Unlike a rename a link never takes the place of something, but not every file system has them."""
+    try:
+        os.link(hidden, file)
+    except FileExistsError:
+        raise DataDirError(f"{file} was made by somebody else meanwhile", "give another name") from None
+    except OSError:
+        hidden.rename(file)
+    handle = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 async def _fill(file: BinaryIO, asked: BackupAsked) -> None:

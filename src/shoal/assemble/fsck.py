@@ -1,4 +1,4 @@
-"""`shoal fsck`: reads all of a store, while it serves or not, and says what is wrong with it. It changes nothing."""
+"""`shoal fsck`: reads all of a store, in use or not, or of a backup, and says what is wrong with it. It only reads."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from shoal.assemble.snapshots import is_etcd, open_snapshot
 from shoal.assemble.store_settings import StoreSettings
 from shoal.assemble.stores import ID_FILE
 from shoal.objects.errors import StoreError
+from shoal.store.backup.format import Reader
 from shoal.store.backup.snapshot import Snapshot
 from shoal.store.encrypted.keys import KeyRing
 from shoal.store.sqlite.checking import check_file
@@ -42,6 +43,19 @@ def fsck(data_dir: Path, settings: StoreSettings) -> Checked:
             # What is read of a broken file may be anything.
             return Checked("", "sqlite", 0, 0, 0, below)
     return asyncio.run(_check(data_dir, settings, ring))
+
+
+def fsck_backup(file: Path, settings: StoreSettings) -> Checked:
+    """The same of a backup. Raises BackupRefused when it is not a whole one."""
+    ring = KeyRing.load(Path(settings.encryption_key_file)) if settings.encryption_key_file else None
+    with file.open("rb") as opened:
+        reader = Reader(opened, str(file))
+        header = reader.header
+        inspection = Inspection(header.revision, ring, settings.encrypted_kinds)
+        for record in reader.records():
+            inspection.add(record)
+    about = header.store, header.kind, header.revision, inspection.records, inspection.sealed
+    return Checked(*about, inspection.findings())
 
 
 async def _check(data_dir: Path, settings: StoreSettings, ring: KeyRing | None) -> Checked:

@@ -178,7 +178,7 @@ class WorkerProcesses:
 def _sealing(store: StoreSettings) -> list[str]:
     if not store.encryption_key_file:
         return []
-    kinds = ",".join(store.encrypted_kinds)
+    kinds = ",".join(store.encrypted_kinds) or "none"
     return ["--encryption-key-file", str(Path(store.encryption_key_file).absolute()), "--encrypted-kinds", kinds]
 
 

@@ -17,19 +17,23 @@ if TYPE_CHECKING:
 
 
 @click.command(name="fsck")
+@click.option(
+    "--backup", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Of a backup, in place of a store."
+)
 @output_option()
 @data_dir_option
 @store_options
-def command(output: str, data_dir: Path | None, **store: Any) -> None:
+def command(backup: Path | None, output: str, data_dir: Path | None, **store: Any) -> None:
     """Reads all of a store and says what is wrong with it, and what to do; changes nothing.
 
     Exit code 1: there are problems. A server may run meanwhile.
     """
     # The server takes a second to load, and help needs none of it.
-    from shoal.assemble.fsck import fsck  # noqa: PLC0415
+    from shoal.assemble.fsck import fsck, fsck_backup  # noqa: PLC0415
 
-    with progress("checking the store"):
-        checked = fsck(data_dir_or_default(data_dir), store_settings(**store))
+    settings = store_settings(**store)
+    with progress("checking"):
+        checked = fsck_backup(backup, settings) if backup else fsck(data_dir_or_default(data_dir), settings)
     tell(_found(checked), _lines(checked), output)
     if not checked.sound:
         raise SystemExit(1)

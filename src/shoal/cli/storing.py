@@ -37,7 +37,7 @@ STORE_OPTIONS = (
         default="secrets",
         show_default=True,
         metavar="A,B",
-        help="What is encrypted: secrets, configmaps, RESOURCE.GROUP.",
+        help="What is encrypted: secrets, configmaps, RESOURCE.GROUP; none only decrypts.",
     ),
 )
 data_dir_option = click.option(
@@ -90,6 +90,8 @@ def store_settings(
 
 def _stored_kinds(text: str) -> tuple[str, ...]:
     """`secrets` is core/secrets, `widgets.example.com` example.com/widgets; the form of keys is taken, too."""
+    if text == "none":
+        return ()
     found = []
     for name in filter(None, map(str.strip, text.split(","))):
         plural, _, group = name.partition(".")

@@ -1,0 +1,56 @@
+"""What the commands take and what they refuse, before any store is touched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from shoal.assemble.store_settings import StoreSettings
+from shoal.assemble.worker_processes import _sealing
+from shoal.cli.main import shoal
+from shoal.cli.storing import _stored_kinds
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        ("secrets", ("core/secrets",)),
+        (" secrets , configmaps", ("core/secrets", "core/configmaps")),
+        ("widgets.example.com,core/secrets", ("example.com/widgets", "core/secrets")),
+        ("none", ()),
+    ],
+)
+def test_kinds_to_encrypt(text: str, kinds: tuple[str, ...]) -> None:
+    assert _stored_kinds(text) == kinds
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["backup"], "Missing argument 'FILE'"),
+        (["backup", "f", "--revision", "0"], "--revision"),
+        (["backup", "f", "--kubeconfig", "k", "--data-dir", "d"], "--kubeconfig asks a server"),
+        (["backup", "f", "--etcd-cafile", "x"], "--etcd-... flags go with --store etcd"),
+        (["restore", "nowhere"], "'nowhere' does not exist"),
+        (["encrypt"], "--encryption-key-file is missing"),
+        (["fsck", "--encrypted-kinds", ","], "--encrypted-kinds is empty"),
+    ],
+)
+def test_what_is_wrong_with_the_flags_is_said(
+    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(shoal, arguments)
+    assert list(tmp_path.iterdir()) == []
+    assert (result.exit_code, said in result.output) == (2, True), result.output
+
+
+def test_worker_processes_encrypt_as_their_hub(tmp_path: Path) -> None:
+    assert _sealing(StoreSettings()) == []
+    keys, kinds = str(tmp_path / "keys"), ("core/secrets", "example.com/widgets")
+    flags = _sealing(StoreSettings("etcd", encryption_key_file=keys, encrypted_kinds=kinds).sealing)
+    assert flags == ["--encryption-key-file", keys, "--encrypted-kinds", "core/secrets,example.com/widgets"]
+    assert _stored_kinds(flags[-1]) == kinds
+    assert _sealing(StoreSettings(encryption_key_file=keys, encrypted_kinds=()))[-1] == "none"
