@@ -75,11 +75,11 @@ function rowsOf(live: Live, costs: Map<string, Cost>): Row[] {
 
 const CLUSTERS: Column<Row>[] = [
   { id: "name", title: "Cluster", by: (row) => row.name, show: (row) => <a href={hrefOf(["clusters", "", row.name])}>{row.name}</a> },
-  { id: "nodes", title: "Nodes", width: "9rem", by: (row) => row.nodes ?? 0, show: (row) => (row.inside ? <a href={`#/nodes/${row.inside}`}>{row.nodes ?? "?"} nodes, one by one</a> : "") },
+  { id: "nodes", title: "Nodes", width: "12rem", by: (row) => row.nodes ?? 0, show: (row) => (row.inside ? <a href={`#/nodes/${row.inside}`}>{row.nodes ?? "?"} nodes, one by one</a> : "") },
   { id: "cpu", title: "CPU", by: (row) => usage(row.cluster).cpu?.share ?? -1, show: (row) => { const { cpu } = usage(row.cluster); return <Bar share={cpu} label="cpu" text={cpu ? `of ${cores(cpu.total)}` : ""} />; } },
   { id: "memory", title: "Memory", by: (row) => usage(row.cluster).memory?.share ?? -1, show: (row) => { const { memory } = usage(row.cluster); return <Bar share={memory} label="memory" text={memory ? `of ${bytes(memory.total)}` : ""} />; } },
   { id: "cost", title: "Bought, an hour", width: "8.5rem", numeric: true, by: (row) => row.cost?.total ?? -1, show: (row) => (row.cost ? money(row.cost.total) : "") },
-  { id: "gap", title: "Last plan and bound", width: "12rem", numeric: true, by: (row) => gap(row.cost) ?? -1, show: (row) => { const over = gap(row.cost); return over === undefined ? "" : `${money(row.cost!.plan!)} / ${money(row.cost!.bound!)} (+${(over * 100).toFixed(1)} %)`; } },
+  { id: "gap", title: "Last plan and bound", width: "14rem", numeric: true, by: (row) => gap(row.cost) ?? -1, show: (row) => { const over = gap(row.cost); return over === undefined ? "" : `${money(row.cost!.plan!)} / ${money(row.cost!.bound!)} (+${(over * 100).toFixed(1)} %)`; } },
 ];
 
 /** The nodes of one hosted cluster, live. They are seen by whoever may read its kubeconfig. */
@@ -114,7 +114,7 @@ const nodeColumns = (now: number): Column<NodeRow>[] => [
   { id: "type", title: "Type", by: (row) => row.type, show: (row) => <>{row.type} <span class="soft">{[row.zone, row.capacityType].filter(Boolean).join(", ")}</span></> },
   { id: "cpu", title: "CPU", by: (row) => row.cpu.share, show: (row) => <Bar share={row.cpu} label="cpu" text={`${cores(row.cpu.used)} of ${cores(row.cpu.total)}`} /> },
   { id: "memory", title: "Memory", by: (row) => row.memory.share, show: (row) => <Bar share={row.memory} label="memory" text={`of ${bytes(row.memory.total)}`} /> },
-  { id: "pods", title: "Pods", width: "4.5rem", numeric: true, by: (row) => row.pods.used, show: (row) => row.pods.used },
+  { id: "pods", title: "Pods", width: "5rem", numeric: true, by: (row) => row.pods.used, show: (row) => row.pods.used },
   { id: "price", title: "An hour", width: "8rem", numeric: true, by: (row) => row.price ?? -1, show: (row) => row.price === undefined ? <span class="soft">{row.pool ? "mixed pool" : "not bought"}</span> : money(row.price) },
   { id: "age", title: "Age", width: "5rem", numeric: true, by: (row) => row.created ?? "", show: (row) => ago(row.created, now) },
 ];
