@@ -38,7 +38,7 @@ def fleet() -> Iterator[Server]:
         up = Up(server.shoal, [])
         settings = UpSettings(server.shoal.directory.path, port=server.port)
         server.call(ensure_home(server.shoal.client("test")))
-        up.workers.append(server.call(up._start_worker("worker-1", settings, 10)))
+        up.workers.append(server.call(up.start_worker("worker-1", settings, 10)))
         root = Cluster(server, "root")
         for name in ("east", "west"):
             root.post(MANAGED, yaml.safe_load(managed(name))).ok()

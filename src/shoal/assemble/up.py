@@ -47,13 +47,13 @@ class Up:
             if workers.count:
                 await ensure_home(up.hub.client("shoal-up"))
             for number in range(1, workers.count + 1):
-                up.workers.append(await up._start_worker(f"worker-{number}", settings, workers.capacity))
+                up.workers.append(await up.start_worker(f"worker-{number}", settings, workers.capacity))
         except BaseException:
             await up.stop()
             raise
         return up
 
-    async def _start_worker(self, name: str, settings: UpSettings, capacity: int) -> Worker:
+    async def start_worker(self, name: str, settings: UpSettings, capacity: int) -> Worker:
         hub, directory = self.hub, settings.data_dir / "workers" / name
         if (directory / OWNER).exists():
             raise DataDirError(

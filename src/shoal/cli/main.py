@@ -41,6 +41,7 @@ COMMANDS = {
     "doctor": "what this machine has and lacks for Shoal",
     "completion": "prints what completes shoal in a shell",
     "reset": "removes a data directory",
+    "demo": "a fleet that builds itself, loses a worker and cleans up, told as it happens",
 }
 COMPLETE = "_SHOAL_COMPLETE"
 """The environment variable by which a shell asks what comes next."""
