@@ -20,7 +20,7 @@ from shoal.assemble.identity import read_identity
 from shoal.assemble.routes import RoutesOf
 from shoal.clock import Clock
 from shoal.kinds import logicalcluster
-from shoal.objects.errors import BadRequest, MethodNotSupported, NotFound, StoreError
+from shoal.objects.errors import BadRequest, MethodNotSupported, NotFound, StoreError, TooManyRequests
 from shoal.objects.wire import Answer, Request, Sink, StreamResponse
 from shoal.store.backup.format import failed
 from shoal.store.backup.snapshot import OpenSnapshot
@@ -28,6 +28,8 @@ from shoal.store.backup.snapshot import OpenSnapshot
 PATH = "/backup"
 HELD_BYTES = 4 << 20
 """More than that is not read ahead of the client."""
+MOST, RETRY_SECONDS = 2, 10
+"""At a time: each is a reader of the whole store, and holds back what compaction may drop."""
 PATIENCE_SECONDS = 60.0
 """A client that takes nothing for so long is cut off: as long as it is read, the store cannot drop what is old."""
 
@@ -60,6 +62,10 @@ class BackupRoute:
         revision = query.get("revision", ["0"])[-1]
         if not revision.isdecimal():
             raise BadRequest("revision is a number")
+        if len(self._running) >= MOST:
+            raise TooManyRequests(
+                f"{MOST} backups are being sent; ask again when one has ended", retry_after=RETRY_SECONDS
+            )
         keys = read_identity(self._directory) if query.get("keys") == ["true"] else None
 
         def start(sink: Sink) -> None:

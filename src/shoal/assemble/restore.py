@@ -36,7 +36,7 @@ from shoal.store.sqlite.file import FILE_NAME
 AHEAD = 1_000_000_000
 """How far the new store begins above the old one, which may have gone on after the backup was made."""
 MAKING = ".restoring"
-STORE_FILES = (FILE_NAME, f"{FILE_NAME}-wal", f"{FILE_NAME}-shm", ETCD, ID_FILE)
+STORE_FILES = (FILE_NAME, f"{FILE_NAME}-wal", f"{FILE_NAME}-shm", ETCD)
 LEASE = store_key("coordination.k8s.io/leases", ROOT, "kube-system", "shoal-loops")
 LEASE_SECONDS = 15
 
@@ -87,7 +87,7 @@ def restore(asked: RestoreAsked) -> Restored:
         return asyncio.run(_into_etcd(asked, contents, store, None))
     directory = DataDir(asked.data_dir)
     try:
-        there = [name for name in STORE_FILES if (directory.path / name).exists()]
+        there = [name for name in (*STORE_FILES, ID_FILE) if (directory.path / name).exists()]
         if there and not asked.replace:
             raise DataDirError(
                 f"{directory.path} holds a store already ({', '.join(there)}); nothing was written",
@@ -123,9 +123,7 @@ def _into_directory(directory: DataDir, contents: Contents, store: str) -> Resto
     except BaseException:
         shutil.rmtree(making, ignore_errors=True)
         raise
-    aside = _move_aside(path)
-    # Named before it is there: a server that finds one without the other refuses to begin.
-    write_private(path / ID_FILE, f"{store}\n")
+    aside = _move_aside(path, store)
     (making / FILE_NAME).rename(path / FILE_NAME)
     _sync(path)
     making.rmdir()
@@ -138,8 +136,7 @@ async def _into_etcd(asked: RestoreAsked, contents: Contents, store: str, direct
     path = asked.data_dir or Path()
     aside = ""
     if directory is not None and not asked.store.servers:
-        aside = _move_aside(path)
-        write_private(path / ID_FILE, f"{store}\n")
+        aside = _move_aside(path, store)
     header, local = contents.header, directory if not asked.store.servers else None
     keys = contents.keys if directory is None or read_identity(path) is None else {}
     note = (NOTE, json.dumps(keys).encode()) if keys else None
@@ -149,8 +146,7 @@ async def _into_etcd(asked: RestoreAsked, contents: Contents, store: str, direct
             await _check_nobody_serves(there)
         made = await make_store(there, making, contents.each())
     if directory is not None and asked.store.servers:
-        aside = _move_aside(path)
-        write_private(path / ID_FILE, f"{store}\n")
+        aside = _move_aside(path, store)
     where = " and ".join(text for text in (made.aside, aside) if text)
     return Restored(header, contents.records, store, made.revision, where, bool(keys))
 
@@ -176,15 +172,22 @@ async def _check_nobody_serves(there: Any) -> None:
         )
 
 
-def _move_aside(path: Path) -> str:
+def _move_aside(path: Path, store: str) -> str:
+    """From here on the directory belongs to the new store: a server that finds another in it, or none, refuses to
+    begin, whenever this is cut."""
     there = [name for name in STORE_FILES if (path / name).exists()]
-    if not there:
+    known = (path / ID_FILE).read_text() if (path / ID_FILE).exists() else ""
+    write_private(path / ID_FILE, f"{store}\n")
+    _sync(path)
+    if not there and not known:
         return ""
     number = 1
     while (path / f"replaced-{number}").exists():
         number += 1
     aside = path / f"replaced-{number}"
     aside.mkdir(mode=0o700)
+    if known:
+        write_private(aside / ID_FILE, known)
     for name in there:
         (path / name).rename(aside / name)
     _sync(path)

@@ -1,0 +1,105 @@
+"""A restore that is killed anywhere: the old store, the new one, or one that no server begins with, never nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from shoal.assemble.datadir import DataDir
+from shoal.assemble.restore import RestoreAsked, restore
+from shoal.assemble.store_settings import StoreSettings
+from shoal.assemble.stores import open_store
+from shoal.store.interface import StoreLost
+from tests.backup.stores import Place, contents
+
+
+class Killed(BaseException):
+    pass
+
+
+def served(path: Path) -> dict[str, bytes] | None:
+    """What a server would begin with; None when it refuses to."""
+
+    async def look() -> dict[str, bytes]:
+        directory = DataDir(path)
+        try:
+            opened = await open_store(directory, StoreSettings())
+            try:
+                return {item.key: item.value for item in (await opened.store.range(""))[0]}
+            finally:
+                await opened.close()
+        finally:
+            directory.close()
+
+    try:
+        return asyncio.run(look())
+    except StoreLost:
+        return None
+
+
+def prepared(tmp_path: Path, count: int) -> tuple[Path, Path, dict[str, bytes], dict[str, bytes]]:
+    """A backup, and a data directory that served something else."""
+    source, there = Place(tmp_path), Place(tmp_path)
+    new, old = contents(count), contents(30)
+    source.fill(new)
+    source.backup(tmp_path / "file")
+    there.fill(old)
+    assert served(there.directory) == old
+    return tmp_path / "file", there.directory, new, old
+
+
+def test_cut_before_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, directory, new, old = prepared(tmp_path, 60)
+    asked = RestoreAsked(file, directory, StoreSettings(), replace=True)
+    whole = {"rename": Path.rename, "replace": Path.replace}
+    left = 0
+
+    def cutting(name: str) -> Callable[[Path, Path], Path]:
+        """Every file gets its name by one of the two."""
+
+        def call(path: Path, target: Path) -> Path:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise Killed
+            return whole[name](path, target)
+
+        return call
+
+    seen: list[dict[str, bytes] | None] = []
+    for steps in range(30):
+        left = steps
+        with monkeypatch.context() as patched:
+            for name in whole:
+                patched.setattr(Path, name, cutting(name))
+            try:
+                restore(asked)
+                break
+            except Killed:
+                pass
+        seen.append(served(directory))
+    assert 4 <= len(seen) < 30
+    assert all(found in (old, new, None) for found in seen)
+    assert served(directory) == new
+    assert any((aside / "shoal.db").exists() for aside in directory.glob("replaced-*"))
+
+
+@pytest.mark.soak
+def test_kill_9_at_any_moment(tmp_path: Path) -> None:
+    file, directory, new, old = prepared(tmp_path, 5000)
+    command = [sys.executable, "-P", "-m", "shoal.cli.main", "restore", str(file), "--data-dir", str(directory)]
+    for kill in range(40):
+        process = subprocess.Popen([*command, "--force-replace"], stderr=subprocess.DEVNULL, env=dict(os.environ))
+        time.sleep(0.2 + kill * 0.02)
+        process.kill()
+        process.wait(60)
+        assert served(directory) in (old, new, None)
+    assert subprocess.run([*command, "--force-replace"], capture_output=True).returncode == 0
+    assert served(directory) == new
