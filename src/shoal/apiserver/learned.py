@@ -56,7 +56,9 @@ class Restricted(Model):
         if unknown:
             raise BadRequest(f"failed to create typed patch object ({kind}): {', '.join(unknown)}")
 
-    def validate(self, obj: Object, old: Object | None, *, status: bool) -> list[Cause]:
+    def validate(
+        self, obj: Object, old: Object | None, *, status: bool, warnings: list[str] | None = None
+    ) -> list[Cause]:
         return self._narrow.validate_status(obj, old) if status else self._narrow.validate(obj, old)
 
 

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from shoal.objects import schema as schemas
 from shoal.objects.apply import TypeSchema
 from shoal.objects.errors import Cause
+
+if TYPE_CHECKING:
+    from shoal.objects.rules import Rules
 
 Object = dict[str, Any]
 Resolve = Callable[[str], Object]
@@ -33,6 +36,13 @@ class Model:
     @cached_property
     def _compiled(self) -> schemas.Schema:
         return schemas.compile(self.schema, self.found)
+
+    @cached_property
+    def _rules(self) -> Rules | None:
+        # A server whose kinds have no rules starts without CEL.
+        from shoal.objects.rules import rules_of  # noqa: PLC0415
+
+        return rules_of(self.schema)
 
     @cached_property
     def types(self) -> TypeSchema:
@@ -60,11 +70,17 @@ class Model:
         if self._custom:
             self._compiled.default(obj)
 
-    def validate(self, obj: Object, old: Object | None, *, status: bool) -> list[Cause]:
-        """Of a custom kind; a built-in's own rules say more than its schema."""
+    def validate(
+        self, obj: Object, old: Object | None, *, status: bool, warnings: list[str] | None = None
+    ) -> list[Cause]:
+        """Of a custom kind; a built-in's own rules say more than its schema. Appends to `warnings`."""
         if not self._custom:
             return []
-        return self._compiled.validate_status(obj, old) if status else self._compiled.validate(obj, old)
+        compiled = self._compiled
+        causes = compiled.validate_status(obj, old) if status else compiled.validate(obj, old)
+        if compiled.rules and self._rules is not None:
+            causes += self._rules.check(obj, old, causes, warnings)
+        return causes
 
     def normalise(self, obj: Object) -> bool:
         before = orjson.dumps(obj)

@@ -197,7 +197,8 @@ def validate(call: Call, obj: Object, old: Object | None, more: list[Cause] | No
     rules = call.resource.rules
     if old is None:
         causes += validate_object_meta(obj["metadata"], namespaced=call.resource.namespaced, name_rule=rules.name)
-    causes += call.resource.model().validate(obj, old, status=call.target.subresource == "status")
+    status = call.target.subresource == "status"
+    causes += call.resource.model().validate(obj, old, status=status, warnings=call.warnings)
     causes += rules.validate(obj, old)
     if causes:
         name = obj["metadata"].get("name") or obj["metadata"].get("generateName") or ""

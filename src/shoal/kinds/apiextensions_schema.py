@@ -1,7 +1,7 @@
 """What the `openAPIV3Schema` of a CRD version may say, beyond being structural: keywords, list types, defaults.
 
-Messages and paths are upstream's (apiextensions validation). CEL rules are checked for their form only; they are
-kept and published, and not evaluated.
+Messages and paths are upstream's (apiextensions validation). CEL rules are compiled by `apiextensions_rules` once
+the schema is sound.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
+
+import orjson
 
 from shoal.kinds.apiextensions_structural import EMBEDDED, INT_OR_STRING, PRESERVE, properties_of, structural_causes
 from shoal.objects.errors import Cause, forbidden_field, invalid_value, not_supported, required
@@ -62,8 +64,9 @@ class _Place:
     """Why defaults are forbidden here, if they are."""
 
 
-def schema_causes(schema: JsonSchema, path: str, *, status: bool) -> list[Cause]:
-    """Everything wrong with a version's schema. `status`: the status subresource is on."""
+def schema_causes(schema: JsonSchema, path: str, *, status: bool, settled: bool = False) -> list[Cause]:
+    """Everything wrong with a version's schema. `status`: the status subresource is on. `settled`: the stored
+    definition has the same schema."""
     if depth_of(schema) > MAX_DEPTH:
         return [invalid_value(path, "", f"must not be nested deeper than {MAX_DEPTH} levels")]
     shape = list(_shape(schema, path))
@@ -75,7 +78,16 @@ def schema_causes(schema: JsonSchema, path: str, *, status: bool) -> list[Cause]
     if not _has_unsupported(schema):
         causes += structural_causes(schema, path) or _defaults(schema, path, root=True)
     causes += _keywords(schema, path, _Place(), root=True)
-    return list(dict.fromkeys(causes))
+    return list(dict.fromkeys(causes)) or _compiled_rules(schema, path, settled)
+
+
+def _compiled_rules(schema: JsonSchema, path: str, settled: bool) -> list[Cause]:
+    if b'"x-kubernetes-validations"' not in orjson.dumps(schema):
+        return []
+    # Only definitions with rules need CEL; a server without any starts without it.
+    from shoal.kinds.apiextensions_rules import rule_causes  # noqa: PLC0415
+
+    return rule_causes(schema, path, settled=settled)
 
 
 def _shape(schema: Any, path: str) -> Iterator[Cause]:

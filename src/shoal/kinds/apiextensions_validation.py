@@ -39,7 +39,7 @@ def validate_crd(crd: Object, old: Object | None = None) -> list[Cause]:
     if shape:
         return shape
     causes = [] if old is not None else list(_name(crd, spec))
-    causes += _spec(spec)
+    causes += _spec(spec, versions(old) if old is not None else [])
     if old is not None:
         causes += _immutable(crd, old)
     status = crd.get("status") or {}
@@ -80,7 +80,7 @@ def _name(crd: Object, spec: Object) -> Iterator[Cause]:
         yield invalid_value("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
 
 
-def _spec(spec: Object) -> Iterator[Cause]:
+def _spec(spec: Object, stored: list[Object]) -> Iterator[Cause]:
     yield from _group(spec.get("group") or "")
     yield from _one_of("spec.scope", spec.get("scope") or "", ("Cluster", "Namespaced"))
     listed: list[Object] = spec.get("versions") or []
@@ -88,7 +88,7 @@ def _spec(spec: Object) -> Iterator[Cause]:
         if (version.get("schema") or {}).get("openAPIV3Schema") is None:
             yield required(f"spec.versions[{index}].schema.openAPIV3Schema")
     for index, version in enumerate(listed):
-        yield from version_causes(version, f"spec.versions[{index}]", listed)
+        yield from version_causes(version, f"spec.versions[{index}]", listed, stored)
     called = [version.get("name") for version in listed]
     if len(set(called)) != len(called):
         yield invalid_value("spec.versions", called, "must contain unique version names")
@@ -101,7 +101,7 @@ def _spec(spec: Object) -> Iterator[Cause]:
         if not names.get(key):
             yield required(f"spec.names.{key}")
     yield from _names(names, "spec.names")
-    yield from shared_causes(listed)
+    yield from shared_causes(listed, stored)
     yield from _conversion(spec.get("conversion") or {})
 
 

@@ -26,7 +26,8 @@ def _same_everywhere(listed: list[Object], key: str) -> bool:
     return bool(listed) and all(version.get(key) and version[key] == listed[0][key] for version in listed)
 
 
-def version_causes(version: Object, path: str, listed: list[Object]) -> Iterator[Cause]:
+def version_causes(version: Object, path: str, listed: list[Object], stored: list[Object]) -> Iterator[Cause]:
+    """`stored`: the versions of the stored definition, when this is an update."""
     name = version.get("name") or ""
     if problem := label_problem(name):
         yield invalid_value(f"{path}.name", name, problem)
@@ -34,7 +35,8 @@ def version_causes(version: Object, path: str, listed: list[Object]) -> Iterator
     if not _same_everywhere(listed, "schema"):
         schema = (version.get("schema") or {}).get("openAPIV3Schema")
         if schema is not None:
-            yield from schema_causes(schema, f"{path}.schema.openAPIV3Schema", status=_has_status(version))
+            where, settled = f"{path}.schema.openAPIV3Schema", _is_settled(version, stored)
+            yield from schema_causes(schema, where, status=_has_status(version), settled=settled)
     if not _same_everywhere(listed, "subresources"):
         yield from _subresources(version.get("subresources") or {}, f"{path}.subresources")
     if not _same_everywhere(listed, "additionalPrinterColumns"):
@@ -43,12 +45,15 @@ def version_causes(version: Object, path: str, listed: list[Object]) -> Iterator
         yield from _selectable(version, f"{path}.selectableFields")
 
 
-def shared_causes(listed: list[Object]) -> Iterator[Cause]:
+def _is_settled(version: Object, stored: list[Object]) -> bool:
+    return any(old.get("name") == version.get("name") and old.get("schema") == version["schema"] for old in stored)
+
+
+def shared_causes(listed: list[Object], stored: list[Object]) -> Iterator[Cause]:
     if _same_everywhere(listed, "schema") and listed[0]["schema"].get("openAPIV3Schema") is not None:
         status = any(map(_has_status, listed))
-        yield from schema_causes(
-            listed[0]["schema"]["openAPIV3Schema"], "spec.validation.openAPIV3Schema", status=status
-        )
+        schema, settled = listed[0]["schema"]["openAPIV3Schema"], _is_settled(listed[0], stored)
+        yield from schema_causes(schema, "spec.validation.openAPIV3Schema", status=status, settled=settled)
     if _same_everywhere(listed, "subresources"):
         yield from _subresources(listed[0]["subresources"], "spec.subresources")
     if _same_everywhere(listed, "additionalPrinterColumns"):

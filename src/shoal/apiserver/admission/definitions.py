@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import orjson
-
 from shoal.apiserver.core import Call, Core
 from shoal.clock import rfc3339
-from shoal.kinds.apiextensions import establish, format_warnings, record_stored_version, schema_of, versions
+from shoal.kinds.apiextensions import establish, format_warnings, record_stored_version
 from shoal.kinds.apiextensions_validation import validate_crd
 from shoal.objects.errors import Forbidden
 
@@ -41,18 +39,7 @@ def admit(core: Core, call: Call, new: dict[str, Any], old: dict[str, Any] | Non
         if not resource.custom and resource.group == group
     ]
     call.warnings.extend(format_warnings(new, old))
-    call.warnings.extend(_unevaluated(new))
     establish(new, others, taken, rfc3339(core.clock.now()))
-
-
-def _unevaluated(crd: dict[str, Any]) -> list[str]:
-    """Rules are kept and published; to ignore them in silence would be worse than to say so."""
-    names = [version.get("name", "") for version in versions(crd)]
-    return [
-        f"version {name}: x-kubernetes-validations rules are stored and published, but not evaluated by this server yet"
-        for name in names
-        if b'"x-kubernetes-validations"' in orjson.dumps(schema_of(crd, name))
-    ]
 
 
 def admit_instance(call: Call, new: dict[str, Any], old: dict[str, Any] | None) -> None:

@@ -3,7 +3,7 @@
     schema = compile(crd_version_schema)      # shared: the same schema is compiled once
     schema.prune(obj); schema.default(obj); causes = schema.validate(obj)
 
-Pure, and in place on the wire dict. CEL rules (`x-kubernetes-validations`) are not evaluated: see `Schema.rules`.
+Pure, and in place on the wire dict. CEL rules (`x-kubernetes-validations`) are checked by `objects.rules`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Schema:
         """Of the canonical JSON: equal schemas have equal hashes, in every process."""
         text = orjson.dumps(schema)
         self.rules = b'"x-kubernetes-validations"' in text
-        """It has CEL rules, which are kept and published but not evaluated: the server warns."""
+        """It has CEL rules, which whoever validates has to check too."""
         self._schema = schema
         self._definitions = definitions
         self._root = root

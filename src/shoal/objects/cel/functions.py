@@ -1,0 +1,33 @@
+"""All functions an expression may call, by name, in the order the checker tries them."""
+
+from __future__ import annotations
+
+from shoal.objects.cel.library import (
+    arithmetic,
+    conversions,
+    formats,
+    lists,
+    net,
+    optionals,
+    quantities,
+    regexes,
+    strings,
+    times,
+    urls,
+)
+from shoal.objects.cel.overloads import Overload
+
+_LIBRARIES = (
+    arithmetic, conversions, times, strings, regexes, lists, optionals, urls, net, quantities, formats,
+)  # fmt: skip
+
+
+def _by_name() -> dict[str, list[Overload]]:
+    found: dict[str, list[Overload]] = {}
+    for library in _LIBRARIES:
+        for overload in library.OVERLOADS:
+            found.setdefault(overload.name, []).append(overload)
+    return found
+
+
+FUNCTIONS = _by_name()

@@ -1,0 +1,146 @@
+"""Source text to tokens, literals already read. Knows no grammar."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from shoal.objects.cel.errors import CompileError
+from shoal.objects.cel.values import UInt
+
+MAX_SOURCE = 100_000
+"""Characters; cel-go's own limit."""
+
+
+class Token(NamedTuple):
+    kind: str
+    """`name`, `literal`, `end`, or the operator itself."""
+    at: int
+    value: Any
+    text: str
+
+
+_TOKEN = re.compile(
+    r"""
+    (?P<space>[\t\n\f\r ]+|//[^\n]*)
+  | (?P<string>[bB]?[rR]?(?:\"{3}|'{3}|"|')|[rR][bB](?:\"{3}|'{3}|"|'))
+  | (?P<float>[0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+|\.[0-9]+(?:[eE][+-]?[0-9]+)?)
+  | (?P<int>(?:0x[0-9a-fA-F]+|[0-9]+)[uU]?)
+  | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
+  | (?P<op>==|!=|<=|>=|&&|\|\||[-+*/%<>!?:.,()\[\]{}])
+    """,
+    re.VERBOSE,
+)
+_ESCAPES = {"a": 7, "b": 8, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11, "\\": 92, "?": 63, '"': 34, "'": 39, "`": 96}
+_HEX = {"x": 2, "X": 2, "u": 4, "U": 8}
+_WORDS = {"true": True, "false": False, "null": None}
+
+
+def tokens(source: str, problems: list[tuple[int, str]]) -> list[Token]:
+    """What is no token is put among the problems, and the reading goes on behind it."""
+    if len(source) > MAX_SOURCE:
+        told = f"expression code point size exceeds limit: size: {len(source)}, limit {MAX_SOURCE}"
+        raise CompileError("", [(0, told)])
+    found, at = [], 0
+    while at < len(source):
+        match = _TOKEN.match(source, at)
+        if match is None:
+            text = source[at : at + (2 if source[at] in "=&|" else 1)]
+            problems.append((at, f"Syntax error: token recognition error at: '{text}'"))
+            at += len(text)
+            continue
+        kind, text, end = match.lastgroup or "", match.group(), match.end()
+        if kind == "string":
+            value, end = _string(source, at, text, end)
+            if value is None:
+                problems.append((at, f"Syntax error: token recognition error at: '{source[at:end]}'"))
+            else:
+                found.append(Token("literal", at, value, source[at:end]))
+        elif kind in ("float", "int"):
+            found.append(Token("number", at, None, text))
+        elif kind == "name" and text in _WORDS:
+            found.append(Token("literal", at, _WORDS[text], text))
+        elif kind == "name":
+            found.append(Token("in" if text == "in" else "name", at, None, text))
+        elif kind == "op":
+            found.append(Token(text, at, None, text))
+        at = end
+    found.append(Token("end", len(source), None, "<EOF>"))
+    return found
+
+
+def number(source: str, token: Token, negative: bool) -> int | float:
+    """The value of a number with its sign, which belongs to it: -9223372036854775808 has no positive."""
+    text = token.text
+    if text[-1] in "uU" and not negative:
+        whole = int(text[:-1], 0) if text.startswith("0x") else int(text[:-1][:40])
+        if whole >= 1 << 64 or len(text) > 40:
+            raise CompileError(source, [(token.at, "invalid uint literal")])
+        return UInt(whole)
+    if not text.startswith("0x") and any(char in text for char in ".eE"):
+        value = float(text)
+        if value in (float("inf"),):
+            raise CompileError(source, [(token.at, "invalid double literal")])
+        return -value if negative else value
+    if text[-1] in "uU" or len(text) > 40:
+        raise CompileError(source, [(token.at, "invalid int literal")])
+    whole = int(text, 16) if text.startswith("0x") else int(text)
+    whole = -whole if negative else whole
+    if not -(1 << 63) <= whole < 1 << 63:
+        raise CompileError(source, [(token.at, "invalid int literal")])
+    return whole
+
+
+def _string(source: str, at: int, opening: str, start: int) -> tuple[str | bytes | None, int]:
+    quote = opening.lstrip("bBrR")
+    prefix = opening[: -len(quote)].lower()
+    end = start
+    while True:
+        if end >= len(source) or (len(quote) == 1 and source[end] in "\r\n"):
+            return None, min(end, len(source))
+        if source.startswith(quote, end):
+            break
+        end += 2 if source[end] == "\\" and "r" not in prefix else 1
+    body = source[start:end]
+    if "r" not in prefix and "\\" in body:
+        return _unescaped(source, at, body, "b" in prefix), end + len(quote)
+    return (body.encode() if "b" in prefix else body), end + len(quote)
+
+
+def _unescaped(source: str, at: int, body: str, as_bytes: bool) -> str | bytes:
+    """In bytes `\\xff` and `\\377` are one byte; in strings, one character."""
+    text: list[str] = []
+    raw = bytearray()
+    index = 0
+    while index < len(body):
+        char = body[index]
+        index += 1
+        code: int | None = None
+        octet = False
+        if char == "\\":
+            char = body[index : index + 1]
+            index += 1
+            if char in _ESCAPES and char:
+                code = _ESCAPES[char]
+            elif char in _HEX and char:
+                digits = body[index : index + _HEX[char]]
+                code, octet = _digits(digits, 16, _HEX[char]), char in "xX"
+                index += _HEX[char]
+            elif char and char in "0123":
+                code, octet = _digits(body[index - 1 : index + 2], 8, 3), True
+                index += 2
+            if code is None or code > 0x10FFFF or 0xD800 <= code < 0xE000 or (as_bytes and char in ("u", "U")):
+                raise CompileError(source, [(at, "unable to unescape string")])
+            char = chr(code)
+        if as_bytes:
+            raw += bytes([code]) if octet and code is not None else char.encode()
+        else:
+            text.append(char)
+    return bytes(raw) if as_bytes else "".join(text)
+
+
+def _digits(text: str, radix: int, length: int) -> int | None:
+    try:
+        return int(text, radix) if len(text) == length and text.isalnum() else None
+    except ValueError:
+        return None

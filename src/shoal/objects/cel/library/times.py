@@ -1,0 +1,138 @@
+"""Timestamps and durations: reading, writing, and the parts of them, in UTC or a time zone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from zoneinfo import ZoneInfo
+
+from shoal.objects.cel.errors import CelError
+from shoal.objects.cel.library.arithmetic import moment, span
+from shoal.objects.cel.overloads import Overload, method
+from shoal.objects.cel.types import DURATION, INT, STRING, TIMESTAMP
+from shoal.objects.cel.values import Duration, Timestamp
+
+_NANO = 10**9
+_RFC3339 = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)[T](\d\d):(\d\d):(\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:\d\d)", re.ASCII
+).fullmatch
+_OFFSET = re.compile(r"([+-]?)(\d\d):(\d\d)", re.ASCII).fullmatch
+_PIECE = re.compile(r"(\d*)(?:\.(\d*))?(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+_UNITS = {
+    "ns": 1, "us": 1000, "µs": 1000, "μs": 1000, "ms": 10**6, "s": _NANO, "m": 60 * _NANO, "h": 3600 * _NANO,
+}  # fmt: skip
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def read_timestamp(text: str) -> Timestamp | None:
+    """Of RFC 3339; None when it is none. Out of the years 1 to 9999 is an error."""
+    found = _RFC3339(text)
+    if not found:
+        return None
+    year, month, day, hour, minute, second = map(int, found.groups()[:6])
+    zone = found.group(8)
+    try:
+        at = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+    except ValueError:
+        return None
+    nanos = int((found.group(7) or "")[:9].ljust(9, "0"))
+    offset = 0 if zone == "Z" else int(zone[0] + "1") * (int(zone[1:3]) * 3600 + int(zone[4:6]) * 60)
+    return moment(((at - _EPOCH) // timedelta(seconds=1) - offset) * _NANO + nanos)
+
+
+def read_duration(text: str) -> Duration | None:
+    """As Go reads it (`1h30m`, `1.5s`); None when it is none."""
+    sign, rest = (-1, text[1:]) if text[:1] == "-" else (1, text.removeprefix("+"))
+    if rest == "0":
+        return Duration(0)
+    total, at = 0, 0
+    while at < len(rest):
+        piece = _PIECE.match(rest, at)
+        if piece is None or not (piece.group(1) or piece.group(2)) or piece.end() - at > 64:
+            return None
+        unit, fraction = _UNITS[piece.group(3)], (piece.group(2) or "")[:18]
+        total += int(piece.group(1) or "0") * unit + int(fraction or "0") * unit // 10 ** len(fraction)
+        at = piece.end()
+    if not rest or abs(total) > 1 << 63:
+        return None
+    return span(sign * total)
+
+
+def show_timestamp(at: Timestamp) -> str:
+    seconds, nanos = divmod(int(at), _NANO)
+    moment_ = _EPOCH + timedelta(seconds=seconds)
+    fraction = f".{nanos:09d}".rstrip("0") if nanos else ""
+    return f"{moment_.year:04d}{moment_:-%m-%dT%H:%M:%S}{fraction}Z"
+
+
+def show_duration(length: Duration) -> str:
+    whole, nanos = divmod(abs(int(length)), _NANO)
+    fraction = f".{nanos:09d}".rstrip("0") if nanos else ""
+    return f"{'-' if length < 0 else ''}{whole}{fraction}s"
+
+
+def _zone(name: str) -> tzinfo:
+    if not name or name in ("UTC", "Z"):
+        return UTC
+    if found := _OFFSET(name):
+        seconds = int(found.group(2)) * 3600 + int(found.group(3)) * 60
+        if seconds >= 86400:
+            raise CelError(f"unknown time zone {name}")
+        return timezone(timedelta(seconds=-seconds if found.group(1) == "-" else seconds))
+    try:
+        return ZoneInfo(name)
+    except (ValueError, OSError, KeyError):
+        raise CelError(f"unknown time zone {name}") from None
+
+
+def _local(at: Timestamp, zone: str = "") -> datetime:
+    try:
+        return (_EPOCH + timedelta(seconds=int(at) // _NANO)).astimezone(_zone(zone))
+    except OverflowError:
+        raise CelError("timestamp overflow") from None
+
+
+_PARTS: dict[str, Callable[[datetime], int]] = {
+    "getFullYear": lambda at: at.year,
+    "getMonth": lambda at: at.month - 1,
+    "getDayOfYear": lambda at: at.timetuple().tm_yday - 1,
+    "getDayOfMonth": lambda at: at.day - 1,
+    "getDate": lambda at: at.day,
+    "getDayOfWeek": lambda at: at.isoweekday() % 7,
+    "getHours": lambda at: at.hour,
+    "getMinutes": lambda at: at.minute,
+    "getSeconds": lambda at: at.second,
+}
+
+
+def _part(read: Callable[[datetime], int]) -> Callable[..., int]:
+    return lambda at, zone="": read(_local(at, zone))
+
+
+def _milliseconds(at: Timestamp, zone: str = "") -> int:
+    _zone(zone)
+    return int(at) % _NANO // 10**6
+
+
+def _units(per: int) -> Callable[[Duration], int]:
+    def count(length: Duration) -> int:
+        whole = abs(int(length)) // per
+        return -whole if length < 0 else whole
+
+    return count
+
+
+OVERLOADS: list[Overload] = [
+    *(
+        method(name, args, INT, _part(read))
+        for name, read in _PARTS.items()
+        for args in ((TIMESTAMP,), (TIMESTAMP, STRING))
+    ),
+    method("getMilliseconds", (TIMESTAMP,), INT, _milliseconds),
+    method("getMilliseconds", (TIMESTAMP, STRING), INT, _milliseconds),
+    method("getHours", (DURATION,), INT, _units(3600 * _NANO)),
+    method("getMinutes", (DURATION,), INT, _units(60 * _NANO)),
+    method("getSeconds", (DURATION,), INT, _units(_NANO)),
+    method("getMilliseconds", (DURATION,), INT, _units(10**6)),
+]

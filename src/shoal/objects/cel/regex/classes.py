@@ -1,0 +1,111 @@
+"""Sets of characters: ranges, Unicode classes by name, and what `\\d` and `[:alpha:]` stand for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import jsonschema_rs
+
+Ranges = tuple[tuple[int, int], ...]
+_LAST = 0x10FFFF
+_FOLDED_RANGE = 2000
+"""Longer ranges are folded in ASCII only: no class of letters is written out like that."""
+
+_DIGIT: Ranges = ((48, 57),)
+_WORD: Ranges = ((48, 57), (65, 90), (95, 95), (97, 122))
+_SPACE: Ranges = ((9, 10), (12, 13), (32, 32))
+PERL: dict[str, Ranges] = {"d": _DIGIT, "w": _WORD, "s": _SPACE}
+
+_POSIX: dict[str, Ranges] = {
+    "alnum": ((48, 57), (65, 90), (97, 122)), "alpha": ((65, 90), (97, 122)), "ascii": ((0, 127),),
+    "blank": ((9, 9), (32, 32)), "cntrl": ((0, 31), (127, 127)), "digit": _DIGIT, "graph": ((33, 126),),
+    "lower": ((97, 122),), "print": ((32, 126),), "punct": ((33, 47), (58, 64), (91, 96), (123, 126)),
+    "space": ((9, 13), (32, 32)), "upper": ((65, 90),), "word": _WORD, "xdigit": ((48, 57), (65, 70), (97, 102)),
+}  # fmt: skip
+
+
+def inverted(ranges: Ranges) -> Ranges:
+    found, start = [], 0
+    for low, high in sorted(ranges):
+        if low > start:
+            found.append((start, low - 1))
+        start = max(start, high + 1)
+    return (*found, (start, _LAST)) if start <= _LAST else tuple(found)
+
+
+POSIX: dict[str, Ranges] = {
+    **{f"[:{name}:]": ranges for name, ranges in _POSIX.items()},
+    **{f"[:^{name}:]": inverted(ranges) for name, ranges in _POSIX.items()},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Set:
+    """One character of the text. A class whose name has a `^` before it is negated."""
+
+    ranges: Ranges
+    classes: tuple[str, ...] = ()
+    negated: bool = False
+
+    def flattened(self) -> Set:
+        """The same without a negation of its own, to stand inside brackets."""
+        if not self.negated:
+            return self
+        if self.classes:
+            return Set((), tuple(f"^{name}" for name in self.classes))
+        return Set(inverted(self.ranges))
+
+    def written(self) -> str:
+        if not self.ranges and not self.classes:
+            return r"[\x{0}-\x{10FFFF}]" if self.negated else r"[^\x{0}-\x{10FFFF}]"
+        parts = [f"\\x{{{low:X}}}-\\x{{{high:X}}}" for low, high in _without_surrogates(self.ranges)]
+        parts += [f"\\P{{{name[1:]}}}" if name.startswith("^") else f"\\p{{{name}}}" for name in self.classes]
+        return f"[{'^' if self.negated else ''}{''.join(parts)}]"
+
+    def has(self, char: str) -> bool:
+        code = ord(char)
+        found = any(low <= code <= high for low, high in self.ranges)
+        found = found or any(_member(name.removeprefix("^"), char) != name.startswith("^") for name in self.classes)
+        return found != self.negated
+
+
+def folded(ranges: Ranges) -> Ranges:
+    """With the other case of every letter."""
+    found = list(ranges)
+    for low, high in ranges:
+        for code in range(low, high + 1) if high - low < _FOLDED_RANGE else range(max(low, 0), min(high, 127) + 1):
+            for other in (chr(code).lower(), chr(code).upper()):
+                if len(other) == 1 and not low <= ord(other) <= high:
+                    found.append((ord(other), ord(other)))
+    return tuple(found)
+
+
+def _without_surrogates(ranges: Ranges) -> list[tuple[int, int]]:
+    """They are no characters, and the engine refuses to name them."""
+    found = []
+    for low, high in ranges:
+        for start, end in ((low, min(high, 0xD7FF)), (max(low, 0xE000), high)):
+            if start <= end:
+                found.append((start, end))
+    return found
+
+
+@lru_cache(maxsize=128)
+def _engine(name: str) -> jsonschema_rs.Draft202012Validator | None:
+    if not name or not name.replace("_", "a").isalnum():
+        return None
+    try:
+        return jsonschema_rs.Draft202012Validator({"pattern": rf"\A\p{{{name}}}\z"})
+    except (jsonschema_rs.ValidationError, ValueError):
+        return None
+
+
+def unicode_class(name: str) -> bool:
+    return name == "Any" or _engine(name) is not None
+
+
+@lru_cache(maxsize=4096)
+def _member(name: str, char: str) -> bool:
+    engine = _engine(name)
+    return engine is not None and engine.is_valid(char)

@@ -1,0 +1,64 @@
+"""Fields: `a.b`, `has(a.b)`, `a.?b`, on wire objects and maps alike."""
+
+from __future__ import annotations
+
+from shoal.objects.cel.errors import CelError, no_overload
+from shoal.objects.cel.escaping import unescaped
+from shoal.objects.cel.steps import COST, Frame, Run
+from shoal.objects.cel.values import NONE, Optional, Value
+
+
+def select(operand: Run, key: str, known: bool) -> Run:
+    """`known`: the type of the operand is, and with it the field's name on the wire. A field of null is not there."""
+    other = key if known else (unescaped(key) or key)
+
+    def run(frame: Frame) -> Value:
+        held = operand(frame)
+        if held.__class__ is dict:
+            if key in held:
+                value = held[key]
+                if value is not None or not known:
+                    return value
+            elif other in held:
+                return held[other]
+        raise CelError(f"no such key: {key}")
+
+    return run
+
+
+def presence(operand: Run, key: str, known: bool) -> Run:
+    other = key if known else (unescaped(key) or key)
+
+    def run(frame: Frame) -> Value:
+        held = operand(frame)
+        if held.__class__ is Optional:
+            if not held.present:
+                return False
+            held = held.value
+        if held.__class__ is not dict:
+            raise no_overload()
+        if known:
+            return held.get(key) is not None
+        return key in held or other in held
+
+    return run
+
+
+def optional_select(operand: Run, key: str, known: bool) -> Run:
+    other = key if known else (unescaped(key) or key)
+
+    def run(frame: Frame) -> Value:
+        held = operand(frame)
+        if held.__class__ is Optional:
+            if not held.present:
+                return NONE
+            held = held.value
+        if held.__class__ is not dict:
+            raise no_overload()
+        found = key if key in held else other
+        if found not in held or (known and held[found] is None):
+            return NONE
+        frame[COST] += 1
+        return Optional(held[found])
+
+    return run

@@ -1,0 +1,174 @@
+"""What expressions compute with: the wire values as they are, and the few kinds JSON does not have.
+
+int, float, str, bool, None, bytes, list and dict are themselves. Equality here is CEL's: 1 == 1.0 == 1u, and
+true is not 1.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+Value = Any
+
+INT_MAX: Final = (1 << 63) - 1
+INT_MIN: Final = -(1 << 63)
+UINT_MAX: Final = (1 << 64) - 1
+
+
+class UInt(int):
+    """An unsigned 64-bit integer, `1u`."""
+
+    __slots__ = ()
+
+
+class Duration(int):
+    """Nanoseconds."""
+
+    __slots__ = ()
+
+
+class Timestamp(int):
+    """Nanoseconds since 1970-01-01T00:00:00Z."""
+
+    __slots__ = ()
+
+
+class TypeValue:
+    """What `type(x)` is."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TypeValue) and other.name == self.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+class Optional:
+    """`optional.of(x)`; the one without a value is `NONE`."""
+
+    __slots__ = ("present", "value")
+
+    def __init__(self, value: Value, present: bool = True) -> None:
+        self.value = value
+        self.present = present
+
+
+NONE: Final = Optional(None, False)
+
+
+class SetList(list[Value]):
+    """A list of `x-kubernetes-list-type: set`: equal in any order, `+` is union."""
+
+
+class MapList(list[Value]):
+    """A list of `x-kubernetes-list-type: map`: equal in any order, `+` replaces items of the same key."""
+
+    keys: tuple[str, ...] = ()
+
+
+class Opaque:
+    """A value of a library's own type: an IP, a quantity. `kind` names the type; equal when `core` is."""
+
+    __slots__ = ("core", "kind", "size")
+
+    def __init__(self, kind: str, core: Value, size: int = 1) -> None:
+        self.kind = kind
+        self.core = core
+        self.size = size
+
+
+_NUMBERS = (int, float, UInt)
+_KINDS: dict[type, str] = {
+    int: "int",
+    UInt: "uint",
+    float: "double",
+    bool: "bool",
+    str: "string",
+    bytes: "bytes",
+    type(None): "null_type",
+    list: "list",
+    SetList: "list",
+    MapList: "list",
+    dict: "map",
+    Timestamp: "google.protobuf.Timestamp",
+    Duration: "google.protobuf.Duration",
+    TypeValue: "type",
+    Optional: "optional_type",
+}
+
+
+def kind_of(value: Value) -> str:
+    """The name of its type at run time."""
+    kind = _KINDS.get(value.__class__)
+    return kind if kind is not None else str(value.kind)
+
+
+def size_of(value: Value) -> int:
+    """As costs count it: characters, bytes, items or entries; 1 for a scalar."""
+    kind = value.__class__
+    if kind is str or kind is dict or isinstance(value, (list, bytes)):
+        return len(value)
+    if kind is Optional and value.present:
+        return size_of(value.value)
+    return value.size if kind is Opaque else 1
+
+
+def equal(a: Value, b: Value) -> bool:
+    kind, other = a.__class__, b.__class__
+    if kind is other:
+        if kind is dict:
+            return _equal_maps(a, b)
+        if kind is Optional:
+            return a.present == b.present and (not a.present or equal(a.value, b.value))
+        if kind is Opaque:
+            return bool(a.kind == b.kind and a.core == b.core)
+        if not isinstance(a, list):
+            return bool(a == b)
+    elif kind in _NUMBERS and other in _NUMBERS:
+        return bool(a == b)
+    if isinstance(a, list) and isinstance(b, list):
+        return _equal_lists(a, b)
+    return False
+
+
+def _equal_maps(a: dict[Value, Value], b: dict[Value, Value]) -> bool:
+    return len(a) == len(b) and all(key in b and equal(value, b[key]) for key, value in a.items())
+
+
+def _equal_lists(a: list[Value], b: list[Value]) -> bool:
+    if len(a) != len(b):
+        return False
+    if isinstance(a, SetList):
+        return all(contains(b, item) for item in a) and all(contains(a, item) for item in b)
+    if isinstance(a, MapList):
+        known = {identity(item, a.keys): item for item in a}
+        return all(equal(known.get(identity(item, a.keys), NONE), item) for item in b)
+    return all(map(equal, a, b))
+
+
+def contains(items: list[Value], wanted: Value) -> bool:
+    if wanted.__class__ is str:
+        return wanted in items
+    return any(equal(item, wanted) for item in items)
+
+
+def identity(item: Value, keys: tuple[str, ...]) -> tuple[Value, ...]:
+    """Of an item of a map list, by which two are the same."""
+    return tuple((kind_of(item.get(key)), repr(item.get(key))) for key in keys)
+
+
+def added(a: list[Value], b: list[Value]) -> list[Value]:
+    """`a + b` of lists, which list types of the schema give a meaning."""
+    if isinstance(a, SetList):
+        return SetList([*a, *(item for item in b if not contains(a, item))])
+    if isinstance(a, MapList):
+        new = {identity(item, a.keys): item for item in b}
+        merged = MapList([new.pop(identity(item, a.keys), item) for item in a] + [*new.values()])
+        merged.keys = a.keys
+        return merged
+    return [*a, *b]

@@ -1,0 +1,51 @@
+"""Expressions against answers recorded from upstream's own code (v1.36.4): what it refuses and in which words, the
+value or error, what the evaluation cost, and the estimate that decides whether a definition may have the rule.
+
+The cost of an evaluation that failed is not recorded: Shoal stops at the first argument that fails.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from shoal.objects import cel
+from shoal.objects.cel.estimate import estimate
+from tests.objects.cel.samples import OBJECT, self_type
+
+CASES: list[dict[str, Any]] = orjson.loads((Path(__file__).parent / "golden.json").read_bytes())
+
+
+def refusal(source: str, kind: Any) -> str:
+    try:
+        program = cel.compile(source, {"self": kind.type})
+    except cel.InstantiationError as problem:
+        return f"program instantiation failed: {problem}"
+    except cel.CompileError as problem:
+        return f"compilation failed: {problem}"
+    return "" if program.result.kind == "bool" else "cel expression must evaluate to a bool"
+
+
+def test_golden() -> None:
+    kind = self_type()
+    held = kind.read(OBJECT)
+    for case in CASES:
+        source = case["expression"]
+        assert refusal(source, kind) == case.get("refused", ""), source
+        if "refused" in case:
+            continue
+        program = cel.compile(source, {"self": kind.type})
+        found = program.evaluate([held], cel.PER_CALL_LIMIT)
+        assert estimate(program.checked, kind.size_at) == case["estimate"], source
+        if "error" in case:
+            assert str(found.error) == case["error"], source
+        else:
+            assert (found.value, found.error, found.cost) == (case["value"], None, case["cost"]), source
+
+
+@pytest.mark.parametrize(("key", "least"), [("refused", 40), ("error", 40), ("value", 600)])
+def test_the_record_is_there(key: str, least: int) -> None:
+    assert sum(key in case for case in CASES) > least
