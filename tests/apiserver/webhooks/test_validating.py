@@ -98,9 +98,9 @@ def test_they_are_asked_at_the_same_time(hooks: Hooks) -> None:
 def test_warnings_reach_the_client_of_a_denied_write_too(hooks: Hooks) -> None:
     hooks.register("validating", hooks.hook("warn", lambda review: reviewed(review, warnings=["mind the gap"])))
     assert "mind the gap" in hooks.cluster.post(CONFIG_MAPS, config_map("a")).headers["warning"]
-    no = hooks.hook("no", lambda review: reviewed(review, allowed=False, warnings=["really"]))
+    no = hooks.hook("no", lambda review: reviewed(review, allowed=False, warnings=["really"]), "secrets")
     hooks.register("validating", no, name="z")
-    refused = hooks.cluster.post(CONFIG_MAPS, config_map("b"))
+    refused = hooks.cluster.post("/api/v1/namespaces/default/secrets", {"metadata": {"name": "b"}})
     assert refused.status == 400
     assert "really" in refused.headers["warning"]
 

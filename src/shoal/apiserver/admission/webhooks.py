@@ -17,6 +17,7 @@ from uuid import uuid4
 import orjson
 
 from shoal.apiserver.admission.shown import BODY, WHOLE, Form
+from shoal.apiserver.authn import LOOPS
 from shoal.apiserver.core import Call, Core
 from shoal.apiserver.deadline import seconds_for
 from shoal.apiserver.registry import Resource
@@ -25,6 +26,7 @@ from shoal.apiserver.webhooks.calling import CallFailed
 from shoal.apiserver.webhooks.configurations import NOBODY, Invocation, Wanted
 from shoal.apiserver.webhooks.conversion import convert
 from shoal.kinds.match_conditions import Undecided, matches
+from shoal.kinds.resources import NotAQuantity
 from shoal.kinds.webhooks import Hook
 from shoal.objects import jsonpatch
 from shoal.objects.errors import BadRequest, Cause, Forbidden, InternalError, Invalid, NotFound, StatusError
@@ -166,7 +168,9 @@ class Review:
         question = words.question(version, self._request(invocation.shown, uid, new, old))
         seconds = min(hook.seconds, seconds_for(call.query))
         try:
-            answer = await self.core.webhooks.calls.ask(call.target.cluster, hook.where, question, seconds)
+            answer = await self.core.webhooks.calls.ask(
+                call.target.cluster, hook.where, question, seconds, impatient=call.user.name == LOOPS
+            )
         except CallFailed as error:
             raise CallFailed(f"failed to call webhook: {error}") from None
         try:
@@ -294,7 +298,10 @@ class Review:
             if wrong:
                 raise _internal(wrong)
             model.default(patched)
-            shown.rules.default(patched)
+            try:
+                shown.rules.default(patched)
+            except NotAQuantity as error:
+                raise _internal(error.message) from None
         return patched
 
     def _failed(self, hook: Hook, error: CallFailed, sort: str, place: str) -> None:

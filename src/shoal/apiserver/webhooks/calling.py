@@ -22,6 +22,10 @@ class CallFailed(Exception):
     """The webhook gave no answer that could be used. What that means for the request is its owner's to say."""
 
 
+class _Late(CallFailed):
+    """There was none in time."""
+
+
 class Poster(Protocol):
     """Who knows HTTP; raises a ShoalError that says why there is no answer."""
 
@@ -40,20 +44,50 @@ class Calls:
         self._cache = cache
         self._open = open_poster
         self._poster: Poster | None = None
+        self._late: dict[tuple[str, Where], int] = {}
+        """Webhooks that did not answer in time when they were asked last: how many of the impatient wait there now."""
 
-    async def ask(self, cluster: str, where: Where, body: bytes, seconds: float) -> Object:
-        """The answer, which is a JSON object at least."""
+    async def ask(self, cluster: str, where: Where, body: bytes, seconds: float, *, impatient: bool = False) -> Object:
+        """The answer, which is a JSON object at least.
+
+        `impatient`: on behalf of somebody who has other clusters to serve. Of those one at a time waits for a webhook
+        that was late, and the others are told so at once.
+        """
         url, server_name, host, shown = self._address(cluster, where, seconds)
+        here = cluster, where
+        tried = impatient and here in self._late
+        if tried and self._late[here]:
+            raise CallFailed(f'Post "{shown}": it did not answer in time before, and is being asked again')
+        if tried:
+            self._late[here] += 1
+        try:
+            found = await self._asked(url, server_name, host, shown, where.authority, body, seconds)
+        except _Late:
+            self._late.setdefault(here, 0)
+            raise
+        except CallFailed:
+            self._late.pop(here, None)
+            raise
+        finally:
+            if tried and here in self._late:
+                # Somebody's answer may have ended the count, and somebody's silence have begun another.
+                self._late[here] = max(0, self._late[here] - 1)
+        self._late.pop(here, None)
+        return found
+
+    async def _asked(
+        self, url: str, server_name: str, host: str, shown: str, authority: bytes, body: bytes, seconds: float
+    ) -> Object:
         most = MOST_BYTES + 2 * len(body)
         if self._poster is None:
             self._poster = self._open()
         try:
             async with asyncio.timeout(seconds):
                 status, answer = await self._poster.post(
-                    url, body, authority=where.authority, server_name=server_name, host=host, most=most
+                    url, body, authority=authority, server_name=server_name, host=host, most=most
                 )
         except TimeoutError:
-            raise CallFailed(f'Post "{shown}": context deadline exceeded') from None
+            raise _Late(f'Post "{shown}": context deadline exceeded') from None
         except ShoalError as error:
             raise CallFailed(f'Post "{shown}": {error}') from None
         if not 200 <= status < 300:
@@ -64,6 +98,10 @@ class Calls:
             return read_answer(answer)
         except NotAnAnswer as error:
             raise CallFailed(str(error)) from None
+
+    def forget(self, cluster: str) -> None:
+        for here in [each for each in self._late if each[0] == cluster]:
+            del self._late[here]
 
     async def close(self) -> None:
         if self._poster is not None:

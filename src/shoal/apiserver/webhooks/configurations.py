@@ -74,6 +74,7 @@ class Webhooks:
 
     def forget(self, cluster: str) -> None:
         self._read.pop(cluster, None)
+        self.calls.forget(cluster)
 
     def _changed(self, change: Change) -> None:
         self._read.pop(change.cluster, None)

@@ -16,9 +16,9 @@ from shoal.apiserver.cache import Entry
 from shoal.apiserver.encoding import encode, splice
 from shoal.apiserver.registry import Resource
 from shoal.apiserver.webhooks.calling import CallFailed, Calls
-from shoal.apiserver.webhooks.review import NotAnAnswer, check_answer
+from shoal.apiserver.webhooks.review import NotAnAnswer, check_type, check_uid
 from shoal.kinds.webhooks import Conversion
-from shoal.objects.errors import Cause, InternalError
+from shoal.objects.errors import InternalError, StatusError
 from shoal.objects.names import validate_annotations, validate_labels
 
 Object = dict[str, Any]
@@ -28,6 +28,15 @@ SECONDS = 30.0
 """As a request waits that has no time limit of its own; it has one, and the shorter counts."""
 SAME = ("name", "namespace", "uid")
 FREE = ("labels", "annotations")
+
+
+class ConversionFailed(StatusError):
+    """Upstream gives no reason for it on the wire, only the words."""
+
+    def wire(self) -> Object:
+        status = super().wire()
+        del status["reason"]
+        return status
 
 
 class NotConverted(InternalError):
@@ -77,8 +86,8 @@ async def convert(calls: Calls, cluster: str, resource: Resource, objects: list[
         made = iter(await _asked(calls, cluster, conversion, others, wanted))
         return [obj if obj.get("apiVersion") == wanted else _checked(obj, next(made), wanted) for obj in objects]
     except (CallFailed, NotAnAnswer) as error:
-        said = f"conversion webhook for {title} {'failed: ' if isinstance(error, CallFailed) else ''}{error}"
-        raise InternalError(f"Internal error occurred: {said}", causes=[Cause("", said)]) from None
+        failed = "failed: " if isinstance(error, CallFailed) else ""
+        raise ConversionFailed(f"conversion webhook for {title} {failed}{error}") from None
 
 
 async def _asked(
@@ -91,14 +100,10 @@ async def _asked(
     request = {"uid": uid, "desiredAPIVersion": wanted, "objects": objects}
     body = {"kind": "ConversionReview", "apiVersion": f"{GROUP}/{version}", "request": request}
     review = await calls.ask(cluster, conversion.where, orjson.dumps(body), SECONDS)
-    response = review.get("response")
-    if not isinstance(response, dict):
-        raise CallFailed("no response provided")
-    if version == "v1":
-        try:
-            check_answer(review, response, uid, f"{GROUP}/v1", "ConversionReview")
-        except NotAnAnswer as error:
-            raise CallFailed(str(error)) from None
+    try:
+        response = _response(review, version, uid)
+    except NotAnAnswer as error:
+        raise CallFailed(str(error)) from None
     found = response.get("result")
     result: Object = found if isinstance(found, dict) else {}
     if result.get("status") != "Success":
@@ -111,15 +116,30 @@ async def _asked(
     return made
 
 
+def _response(review: Object, version: str, uid: str) -> Object:
+    """v1beta1 was never strict."""
+    if version == "v1":
+        check_type(review, f"{GROUP}/v1", "ConversionReview")
+    response = review.get("response")
+    if not isinstance(response, dict):
+        raise NotAnAnswer("no response provided")
+    if version == "v1":
+        check_uid(response, uid)
+    return response
+
+
 def _checked(before: Object, after: object, wanted: str) -> Object:
+    """The words are those for one object: Kubernetes converts those of a list one by one, and says the same."""
     if not isinstance(after, dict) or not isinstance(after.get("metadata"), dict):
         raise NotAnAnswer("returned invalid metadata: missing metadata in converted object")
     if after.get("apiVersion") != wanted:
         got = after.get("apiVersion", "")
-        raise NotAnAnswer(f"returned invalid object: invalid groupVersion (expected {wanted}, received {got})")
+        raise NotAnAnswer(
+            f"returned invalid object at index 0: invalid groupVersion (expected {wanted}, received {got})"
+        )
     if after.get("kind") != before.get("kind"):
         kinds = f"expected {before.get('kind')}, received {after.get('kind', '')}"
-        raise NotAnAnswer(f"returned invalid object: invalid kind ({kinds})")
+        raise NotAnAnswer(f"returned invalid object at index 0: invalid kind ({kinds})")
     old, new = before["metadata"], after["metadata"]
     for field in SAME:
         if (old.get(field) or "") != (new.get(field) or ""):

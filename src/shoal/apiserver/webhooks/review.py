@@ -69,7 +69,8 @@ def verdict(version: str, uid: str, review: Object, *, mutating: bool) -> Verdic
         raise NotAnAnswer("webhook response was absent")
     patch, kind = response.get("patch"), response.get("patchType")
     if version == "v1":
-        check_answer(review, response, uid, f"{GROUP}/v1", "AdmissionReview")
+        check_uid(response, uid)
+        check_type(review, f"{GROUP}/v1", "AdmissionReview")
         _check_patch(patch, kind, mutating)
     warnings = response.get("warnings")
     annotations = response.get("auditAnnotations")
@@ -95,11 +96,15 @@ def read_answer(body: bytes) -> Object:
     return review
 
 
-def check_answer(review: Object, response: Object, uid: str, api_version: str, kind: str) -> None:
+def check_uid(response: Object, uid: str) -> None:
     if response.get("uid") != uid:
         raise NotAnAnswer(f'expected response.uid="{uid}", got {orjson.dumps(response.get("uid") or "").decode()}')
+
+
+def check_type(review: Object, api_version: str, kind: str) -> None:
     if review.get("apiVersion") != api_version or review.get("kind") != kind:
-        got = f"{review.get('apiVersion', '')}, Kind={review.get('kind', '')}"
+        given = str(review.get("apiVersion") or "")
+        got = f"{given if '/' in given else '/' + given}, Kind={review.get('kind') or ''}"
         raise NotAnAnswer(f"expected webhook response of {api_version}, Kind={kind}, got {got}")
 
 
