@@ -114,6 +114,38 @@ def test_a_local_etcd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert back.stored().items() >= values.items()
 
 
+def test_a_data_directory_moves_to_a_local_etcd_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = etcd_program()
+    with tempfile.TemporaryDirectory(prefix="shoal-") as short:
+        directory, tokens, revisions = Path(short), set(), []
+        for step, store in enumerate((StoreSettings(), StoreSettings("etcd"), StoreSettings())):
+            file = tmp_path / f"step{step}"
+            if step:
+                asked = RestoreAsked(tmp_path / f"step{step - 1}", directory, store, replace=True)
+                if step == 1:
+                    monkeypatch.setenv("PATH", "")
+                    with pytest.raises(DataDirError, match="no etcd on PATH"):
+                        restore(asked)
+                    assert (directory / "shoal.db").exists(), "what cannot be restored takes no place"
+                    monkeypatch.setenv("PATH", str(program.parent))
+                restore(asked)
+            server = Server(directory, store=store)
+            try:
+                root = Cluster(server, "root")
+                tokens.add(server.token)
+                root.post(MAPS, config_map(f"step{step}")).ok()
+                found = root.get(MAPS).ok()
+                revisions.append(int(found["metadata"]["resourceVersion"]))
+                names = {item["metadata"]["name"] for item in found["items"]}
+                assert names >= {f"step{n}" for n in range(step + 1)}
+                root.close()
+            finally:
+                server.stop()
+            backup(BackupAsked(file, directory, StoreSettings()))
+    assert len(tokens) == 1
+    assert revisions == sorted(revisions)
+
+
 def test_revisions_ahead_of_etcds(etcd: Etcd) -> None:
     """The whole contract on such a store is in `make soak`."""
 

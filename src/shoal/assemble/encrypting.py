@@ -38,8 +38,7 @@ def encrypt(data_dir: Path, settings: StoreSettings, *, decrypt: bool = False) -
     lock = DataDir(data_dir)
     try:
         done = asyncio.run(_in_file(data_dir, settings, ring, kinds))
-        if done.written:
-            scrub(data_dir)
+        scrub(data_dir)
         return done
     finally:
         lock.close()
@@ -75,7 +74,7 @@ async def _rewrite(
             for record in page:
                 if _is_due(record.key, record.value, ring, prefixes):
                     written += await _write_anew(store, record.key, ring, prefixes)
-    if written and not settings.servers:
+    if not settings.servers:
         # Old keys are needed as long as history is. Of a shared store it is left to the hubs: one that has not seen all
         # of it yet would have to end.
         await store.compact(store.revision)

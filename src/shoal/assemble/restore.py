@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from shoal.apiserver.cache import store_key
 from shoal.apiserver.paths import ROOT
@@ -32,6 +32,10 @@ from shoal.store.encrypted.keys import KeyRing
 from shoal.store.interface import KeyValue
 from shoal.store.sqlite.copying import make_file
 from shoal.store.sqlite.file import FILE_NAME
+
+if TYPE_CHECKING:
+    from shoal.store.etcd import EtcdSettings
+    from shoal.store.etcd.copying import Made
 
 AHEAD = 1_000_000_000
 """How far the new store begins above the old one, which may have gone on after the backup was made."""
@@ -84,7 +88,7 @@ def restore(asked: RestoreAsked) -> Restored:
     contents = read_through(asked.file, ring)
     store = str(uuid.uuid4())
     if asked.data_dir is None:
-        return asyncio.run(_into_etcd(asked, contents, store, None))
+        return _into_cluster(asked, contents, store, None)
     directory = DataDir(asked.data_dir)
     try:
         there = [name for name in (*STORE_FILES, ID_FILE) if (directory.path / name).exists()]
@@ -93,9 +97,9 @@ def restore(asked: RestoreAsked) -> Restored:
                 f"{directory.path} holds a store already ({', '.join(there)}); nothing was written",
                 "give an empty --data-dir, or --force-replace to move it aside first",
             )
-        if settings.kind == "etcd":
-            return asyncio.run(_into_etcd(asked, contents, store, directory))
-        return _into_directory(directory, contents, store)
+        if settings.servers:
+            return _into_cluster(asked, contents, store, directory.path)
+        return _into_directory(asked, contents, store, directory.path)
     finally:
         directory.close()
 
@@ -112,46 +116,55 @@ def read_through(file: Path, ring: KeyRing | None) -> Contents:
     return Contents(file, reader.header, count, reader.keys)
 
 
-def _into_directory(directory: DataDir, contents: Contents, store: str) -> Restored:
-    path = directory.path
+def _into_directory(asked: RestoreAsked, contents: Contents, store: str, path: Path) -> Restored:
+    """In a directory of its own first, and into its place when it is whole."""
     making = path / MAKING
     shutil.rmtree(making, ignore_errors=True)  # of a restore that was killed
+    making.mkdir(mode=0o700)
     header = contents.header
-    base = header.newest + AHEAD
     try:
-        revision = make_file(making / FILE_NAME, store, header.store, base, contents.each())
-    except BaseException:
+        if asked.store.kind == "etcd":
+            name, keys = ETCD, _missing_keys(path, contents)
+            revision = asyncio.run(_into_etcd(asked, contents, store, keys, making)).revision
+        else:
+            name = FILE_NAME
+            revision = make_file(making / name, store, header.store, header.newest + AHEAD, contents.each())
+        aside = _move_aside(path, store)
+        (making / name).rename(path / name)
+        _sync(path)
+    finally:
         shutil.rmtree(making, ignore_errors=True)
-        raise
-    aside = _move_aside(path, store)
-    (making / FILE_NAME).rename(path / FILE_NAME)
-    _sync(path)
-    making.rmdir()
-    return Restored(header, contents.records, store, revision, aside, _give_keys(path, contents))
+    keys = _missing_keys(path, contents)
+    if keys:
+        write_identity(path, keys)
+    return Restored(header, contents.records, store, revision, aside, bool(keys))
 
 
-async def _into_etcd(asked: RestoreAsked, contents: Contents, store: str, directory: DataDir | None) -> Restored:
+def _into_cluster(asked: RestoreAsked, contents: Contents, store: str, path: Path | None) -> Restored:
+    """`path`: a data directory that is to belong to it."""
+    keys = contents.keys if path is None else _missing_keys(path, contents)
+    made = asyncio.run(_into_etcd(asked, contents, store, keys, Path()))
+    aside = [made.aside, _move_aside(path, store) if path is not None else ""]
+    where = " and ".join(filter(None, aside))
+    return Restored(contents.header, contents.records, store, made.revision, where, bool(keys))
+
+
+async def _into_etcd(
+    asked: RestoreAsked, contents: Contents, store: str, keys: dict[str, str], directory: Path
+) -> Made:
+    """In the cluster that flags name, or in a local etcd in that directory, which nobody else has."""
     from shoal.store.etcd.copying import Making, make_store  # noqa: PLC0415 - gRPC takes a while to load
 
-    path = asked.data_dir or Path()
-    aside = ""
-    if directory is not None and not asked.store.servers:
-        aside = _move_aside(path, store)
-    header, local = contents.header, directory if not asked.store.servers else None
-    keys = contents.keys if directory is None or read_identity(path) is None else {}
+    header = contents.header
     note = (NOTE, json.dumps(keys).encode()) if keys else None
     making = Making(store, header.store, header.newest + AHEAD, asked.replace, note)
-    async with etcd_of(path, asked.store, local) as there:
+    async with etcd_of(directory, asked.store, locked=True) as there:
         if asked.store.servers and asked.replace:
             await _check_nobody_serves(there)
-        made = await make_store(there, making, contents.each())
-    if directory is not None and asked.store.servers:
-        aside = _move_aside(path, store)
-    where = " and ".join(text for text in (made.aside, aside) if text)
-    return Restored(header, contents.records, store, made.revision, where, bool(keys))
+        return await make_store(there, making, contents.each())
 
 
-async def _check_nobody_serves(there: Any) -> None:
+async def _check_nobody_serves(there: EtcdSettings) -> None:
     """A hub that serves the old store would go on with it, and what it acknowledges would be nowhere."""
     from shoal.store.etcd.copying import EtcdSnapshot  # noqa: PLC0415
 
@@ -194,12 +207,9 @@ def _move_aside(path: Path, store: str) -> str:
     return str(aside)
 
 
-def _give_keys(path: Path, contents: Contents) -> bool:
+def _missing_keys(path: Path, contents: Contents) -> dict[str, str]:
     """Only where there are none: a directory with keys has served, and its clients know them."""
-    if not contents.keys or read_identity(path) is not None:
-        return False
-    write_identity(path, contents.keys)
-    return True
+    return contents.keys if read_identity(path) is None else {}
 
 
 def _sync(path: Path) -> None:

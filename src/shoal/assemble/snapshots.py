@@ -51,8 +51,9 @@ async def open_snapshot(directory: Path, settings: StoreSettings, revision: int 
 
 
 @asynccontextmanager
-async def etcd_of(directory: Path, settings: StoreSettings, lock: DataDir | None = None) -> AsyncIterator[EtcdSettings]:
-    """The etcd cluster the flags name, or the local one: as it runs, or started for this. `lock`: held already."""
+async def etcd_of(directory: Path, settings: StoreSettings, *, locked: bool = False) -> AsyncIterator[EtcdSettings]:
+    """The etcd cluster the flags name, or the local one: as it runs, or started for this. `locked`: nobody else has the
+    directory, and there may be no etcd in it yet."""
     from shoal.assemble.etcd_stores import remote  # noqa: PLC0415
     from shoal.assemble.local_etcd import CLIENT, LocalEtcd  # noqa: PLC0415
     from shoal.store.etcd import EtcdSettings  # noqa: PLC0415
@@ -60,11 +61,11 @@ async def etcd_of(directory: Path, settings: StoreSettings, lock: DataDir | None
     if settings.servers:
         yield remote(settings)
         return
-    if lock is None and not (directory / ETCD / "data").exists():
+    if not locked and not (directory / ETCD / "data").exists():
         raise DataDirError(f"{directory} holds no local etcd", "give its --data-dir, or --etcd-servers")
     endpoint = f"unix:{(directory / ETCD).absolute() / CLIENT}"
     try:
-        held = lock or DataDir(directory)
+        held = None if locked else DataDir(directory)
     except DataDirError:
         # The server that has the directory runs the etcd, too.
         yield EtcdSettings((endpoint,), settings.prefix)
@@ -76,5 +77,5 @@ async def etcd_of(directory: Path, settings: StoreSettings, lock: DataDir | None
         finally:
             await local.stop()
     finally:
-        if lock is None:
+        if held is not None:
             held.close()
