@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ssl
 from functools import lru_cache
+from typing import Any
 
 import aiohttp
 
@@ -19,6 +20,20 @@ RESTING_SECONDS = 30.0
 CONTEXTS = 256
 
 
+ATTEMPTS = 3
+"""Of a call, where connections that rested turn out to be closed at the other end."""
+
+
+class _Way:
+    """How a call gets there."""
+
+    rested = False
+
+
+async def _rested(_: aiohttp.ClientSession, trace: Any, __: aiohttp.TraceConnectionReuseconnParams) -> None:
+    trace.trace_request_ctx.rested = True
+
+
 class Posting:
     """Opened by the first call, in the loop that makes it."""
 
@@ -27,9 +42,14 @@ class Posting:
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
-            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=RESTING_SECONDS)
+            trace = aiohttp.TraceConfig()
+            trace.on_connection_reuseconn.append(_rested)
             self._session = aiohttp.ClientSession(
-                connector=connector, auto_decompress=False, headers=HEADERS, cookie_jar=aiohttp.DummyCookieJar()
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=RESTING_SECONDS),
+                auto_decompress=False,
+                headers=HEADERS,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                trace_configs=[trace],
             )
         return self._session
 
@@ -37,19 +57,25 @@ class Posting:
         self, url: str, body: bytes, *, authority: bytes = b"", server_name: str = "", host: str = "", most: int
     ) -> tuple[int, bytes]:
         """Status and body, of `most` bytes at most. `server_name` and `host` where the URL has an address instead."""
-        try:
-            async with self._open().post(
-                url,
-                data=body,
-                ssl=_context(authority),
-                server_hostname=server_name or None,
-                headers={"host": host} if host else None,
-                allow_redirects=False,
-                timeout=aiohttp.ClientTimeout(total=None),
-            ) as answer:
-                return answer.status, await _read(answer, most)
-        except (aiohttp.ClientError, ssl.SSLError, OSError, ValueError) as error:
-            raise Unreachable(_said(error)) from error
+        for attempt in range(1, ATTEMPTS + 1):
+            way = _Way()
+            try:
+                async with self._open().post(
+                    url,
+                    data=body,
+                    ssl=_context(authority),
+                    server_hostname=server_name or None,
+                    headers={"host": host} if host else None,
+                    allow_redirects=False,
+                    timeout=aiohttp.ClientTimeout(total=None),
+                    trace_request_ctx=way,
+                ) as answer:
+                    return answer.status, await _read(answer, most)
+            except (aiohttp.ClientError, ssl.SSLError, OSError, ValueError) as error:
+                cut = isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError)
+                if not (cut and way.rested and attempt < ATTEMPTS):
+                    raise Unreachable(_said(error)) from error
+        raise AssertionError("unreachable: the last attempt returns or raises")
 
     async def close(self) -> None:
         if self._session is not None:

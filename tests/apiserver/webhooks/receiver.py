@@ -33,6 +33,8 @@ class Receiver:
         self.asked: list[tuple[str, Object]] = []
         """Path and request, in the order they came."""
         self.hosts: list[str] = []
+        self.dropping: set[str] = set()
+        """Paths at which a connection that was used before is cut."""
         self.freed = threading.Event()
         """Ends the waiting of those that hang."""
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
@@ -50,10 +52,15 @@ class Receiver:
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
             disable_nagle_algorithm = True
+            used = False
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 path = self.path.partition("?")[0]
+                if path in receiver.dropping and self.used:
+                    self.close_connection = True
+                    return
+                self.used = True
                 receiver.hosts.append(self.headers["Host"])
                 receiver.asked.append((path, body["request"]))
                 answer = receiver.replies[path](body)

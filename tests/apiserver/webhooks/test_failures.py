@@ -114,6 +114,14 @@ def test_one_nobody_can_reach(hooks: Hooks) -> None:
     assert answer["message"].endswith(f"failed to call webhook: {said}")
 
 
+def test_a_connection_that_has_been_closed_meanwhile_is_not_a_failure(hooks: Hooks) -> None:
+    hooks.receiver.dropping.add(f"/{hooks.cluster.name}/drops")
+    hooks.register("validating", hooks.hook("drops", allow))
+    for number in range(3):
+        hooks.cluster.post(CONFIG_MAPS, config_map(f"a{number}")).ok()
+    assert len(hooks.asked("drops")) == 3
+
+
 def test_one_of_an_authority_that_is_not_named(hooks: Hooks) -> None:
     hook = hooks.hook("strange", allow)
     del hook["clientConfig"]["caBundle"]

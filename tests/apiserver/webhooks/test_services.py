@@ -35,16 +35,21 @@ def slice_of(hooks: Hooks, *, ready: bool = True, node: str = "", named: str = "
         "ports": [{"name": named, "port": hooks.receiver.port}],
         "endpoints": [endpoint],
     }
-    # Loopback is no address of an endpoint to upstream's validation, and is what a test has.
-    hooks.cluster.server.call(_stored(hooks, body))
+    store(
+        hooks, "discovery.k8s.io/endpointslices", {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", **body}
+    )
 
 
-async def _stored(hooks: Hooks, body: Object) -> None:
-    core = hooks.cluster.server.shoal.server.core
-    whole = {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", **body}
-    whole["metadata"] = {**body["metadata"], "namespace": "default", "uid": "u"}
-    key = f"discovery.k8s.io/endpointslices/{hooks.cluster.name}/default/hooks-1"
-    await core.store.put(key, encode(whole), 0)
+def store(hooks: Hooks, kind: str, body: Object) -> None:
+    """Loopback is no address of an endpoint to upstream's validation, and is what a test has."""
+    name = body["metadata"]["name"]
+    whole = {**body, "metadata": {**body["metadata"], "namespace": "default", "uid": "u"}}
+    server, key = hooks.cluster.server, f"{kind}/{hooks.cluster.name}/default/{name}"
+
+    async def put() -> None:
+        await server.shoal.server.core.store.put(key, encode(whole), 0)
+
+    server.call(put())
 
 
 def test_the_ready_endpoint_is_called_by_the_name_of_the_service(hooks: Hooks) -> None:
@@ -54,6 +59,17 @@ def test_the_ready_endpoint_is_called_by_the_name_of_the_service(hooks: Hooks) -
     hooks.cluster.post(CONFIG_MAPS, config_map("a")).ok()
     assert len(hooks.asked("served")) == 1
     assert hooks.receiver.hosts[-1] == f"{SERVICE}:8443"
+
+
+def test_endpoints_will_do(hooks: Hooks) -> None:
+    service(hooks)
+    ports = [{"name": "https", "port": hooks.receiver.port}]
+    subset = {"addresses": [{"ip": "127.0.0.1"}], "ports": ports}
+    body = {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "hooks"}, "subsets": [subset]}
+    store(hooks, "core/endpoints", body)
+    register(hooks)
+    hooks.cluster.post(CONFIG_MAPS, config_map("a")).ok()
+    assert len(hooks.asked("served")) == 1
 
 
 def refused(hooks: Hooks) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
@@ -16,6 +17,8 @@ from shoal.apiserver.verbs.watch import Watcher, watch
 from shoal.apiserver.webhooks.conversion import NotConverted, prepare, shown
 from shoal.objects.errors import StatusError
 from shoal.objects.wire import Answer, Sink
+
+log = logging.getLogger("shoal.apiserver")
 
 ATTEMPTS = 10
 """Of a list that others write to while it is converted; each leaves only what has changed meanwhile."""
@@ -106,6 +109,10 @@ class ConvertingWatcher(Watcher):
                         each()
             except StatusError as error:
                 self._fail(error)
+                return
+            except Exception:
+                log.exception("a watch of %s ends: what it has to tell cannot be converted", self._resource.plural)
+                self.end()
                 return
 
     async def _convert(self, changes: list[Change]) -> None:
