@@ -76,6 +76,11 @@ def test_what_fails_does_not_keep_the_others(run: Run, root: Cluster) -> None:
     assert root.get(f"{MAPS}/apply-after").status == 200
 
 
+def test_fields_that_nobody_knows_are_refused(run: Run) -> None:
+    result = run("apply", "-f", "-", given=json.dumps({**config_map("apply-strict"), "dta": {}}))
+    assert 'unknown field "dta"' in str(result.exception) or "dta" in str(result.exception)
+
+
 def test_fields_of_others_are_taken_only_by_force(run: Run, root: Cluster) -> None:
     root.post(MAPS, config_map("apply-theirs", {"k": "theirs"})).ok()
     text = json.dumps(config_map("apply-theirs", {"k": "ours"}))

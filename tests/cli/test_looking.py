@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -13,11 +14,13 @@ from shoal.assemble.top import Fleet, Row, WorkerRow
 from shoal.assemble.tree import Tree
 from shoal.cli import top, tree
 from shoal.cli.asking import AskingError
-from shoal.cli.timeline import Entry, line, of_event, of_object
+from shoal.cli.timeline import EVENTS, Asked, Entry, line, of_event, of_object, tell_of
+from shoal.client.requests import Kind
 from tests.cli.conftest import Run, found, said
 from tests.serving import Cluster, Server
 
 Object = dict[str, Any]
+MAPS = Kind("", "v1", "configmaps")
 
 
 def lines(text: str) -> list[str]:
@@ -163,6 +166,27 @@ def test_a_timeline_is_of_events_and_status(run: Run, fleet: Server) -> None:
     assert last == [
         {"at": 2208988800.0, "type": "Warning", "reason": "Test", "message": "told here", "by": "tester", "count": 3}
     ]
+
+
+def test_a_timeline_goes_on(fleet: Server) -> None:
+    client = fleet.shoal.client("test")
+
+    async def follow() -> list[str]:
+        told = asyncio.Queue[str]()
+        asked = Asked("cm", "followed", "default", follow=True)
+        await client.create(MAPS, {"metadata": {"name": "followed"}}, "default")
+        following = asyncio.create_task(tell_of(client, asked, lambda entry: told.put_nowait(entry.message)))
+        said = [await told.get()]
+        for number in ("one", "two"):
+            about = {"kind": "ConfigMap", "name": "followed", "namespace": "default"}
+            body = {"metadata": {"name": f"followed.{number}"}, "involvedObject": about, "message": number}
+            await client.create(EVENTS, body, "default")
+            said.append(await told.get())
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+        return said
+
+    assert fleet.call(follow()) == ["", "one", "two"]
 
 
 def test_entries() -> None:

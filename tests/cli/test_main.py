@@ -142,6 +142,7 @@ def asking(file: str, *arguments: str) -> list[str]:
 
 CASES: dict[str, tuple[Callable[[Files], list[str]], int, str, str]] = {
     "no command": (lambda _: ["nope"], 2, "No such command 'nope'.", "shoal --help"),
+    "nearly": (lambda _: ["staus"], 2, "No such command 'staus'.", "shoal status --help"),
     "no option": (lambda _: ["apply"], 2, "Missing option '-f' / '--filename'.", "shoal apply --help"),
     "deep": (lambda _: ["join-token", "delete"], 2, "Missing argument 'TOKEN'.", "shoal join-token delete --help"),
     "no hub ever": (lambda _: ["status"], 1, "there is no kubeconfig in /nonexistent/shoal", "start Shoal once"),

@@ -97,7 +97,9 @@ class Applying:
         if kind.kind.namespaced:
             obj = in_namespace(obj, namespace)
         try:
-            found = await self._client.apply(kind.kind, obj, self._manager, force=self._force, dry_run=self._dry)
+            found = await self._client.apply(
+                kind.kind, obj, self._manager, force=self._force, dry_run=self._dry, strict=True
+            )
         except Conflict as error:
             raise AskingError(f"{title}: {error}", "--force-conflicts takes the fields over") from None
         except (Forbidden, Unauthorized) as error:

@@ -11,6 +11,7 @@ import click
 
 from shoal.assemble.datadir import kubeconfig as kubeconfig_text
 from shoal.cli.asking import AskingError, ask, hub_kubeconfig, hub_options
+from shoal.cli.printing import output_option, tell
 from shoal.cli.status import table
 from shoal.client.kubeconfig import KubeconfigError, load_endpoint
 from shoal.client.requests import Client, Kind
@@ -104,8 +105,9 @@ def _endpoint(file: Path) -> Endpoint:
 
 
 @command.command(name="list")
+@output_option()
 @hub_options
-def list_(kubeconfig: Path | None, data_dir: Path | None) -> None:
+def list_(output: str, kubeconfig: Path | None, data_dir: Path | None) -> None:
     """The tokens there are, by their ids; what is secret of them is not shown."""
 
     async def look(client: Client) -> list[joining.Token]:
@@ -116,8 +118,8 @@ def list_(kubeconfig: Path | None, data_dir: Path | None) -> None:
     tokens = ask(kubeconfig, data_dir, look)
     if not tokens:
         click.echo("there are no join tokens", err=True)
-    for line in table([_row(token) for token in tokens]):
-        click.echo(line)
+    rows = [_row(token) for token in tokens]
+    tell(rows, table(rows), output)
 
 
 def _row(token: joining.Token) -> dict[str, str]:

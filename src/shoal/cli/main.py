@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
 import importlib
 import os
@@ -45,6 +46,8 @@ COMMANDS = {
 }
 COMPLETE = "_SHOAL_COMPLETE"
 """The environment variable by which a shell asks what comes next."""
+ALIKE = 0.75
+"""From 0 to 1: so much like a command's name is a word that was meant for it."""
 USAGE, INTERRUPTED = 2, 130
 SPACE = "shoal doctor shows what is free; --data-dir names a directory elsewhere"
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -97,7 +100,7 @@ def main() -> None:
         raise SystemExit(USAGE) from None
     except click.UsageError as error:
         of = error.ctx.command_path if error.ctx is not None else name
-        fail(error.format_message(), f"{of} --help", USAGE)
+        fail(error.format_message(), f"{_meant(of) or of} --help", USAGE)
     except click.ClickException as error:
         fail(error.format_message())
     except (click.Abort, KeyboardInterrupt):
@@ -113,6 +116,15 @@ def fail(message: str, hint: str = "", exit_code: int = 1) -> NoReturn:
     if hint:
         print(f"hint: {hint}", file=sys.stderr)
     raise SystemExit(exit_code)
+
+
+def _meant(typed_at: str) -> str:
+    """A command whose name is nearly what was typed; empty where the word after the program is one, or like none."""
+    word = next((each for each in sys.argv[1:] if not each.startswith("-")), "")
+    if word in COMMANDS or " " in typed_at.removeprefix("kubectl "):
+        return ""
+    near = difflib.get_close_matches(word, COMMANDS, 1, ALIKE)
+    return f"{typed_at} {near[0]}" if near else ""
 
 
 def _fail_of_the_system(error: OSError) -> NoReturn:

@@ -70,7 +70,8 @@ def command(
     try:
         run_nodes(kubeconfig, context, wanted, lambda: announce(kubeconfig, context))
     except Unreachable as error:
-        raise AskingError(f"the API server does not answer: {error}", exit_code=3) from None
+        hint = f"its address is the one in {kubeconfig}"
+        raise AskingError(f"the API server does not answer: {error}", hint, exit_code=3) from None
     except (Unauthorized, Forbidden) as error:
         raise AskingError(str(error), f"the credentials are those in {kubeconfig}", exit_code=4) from None
 

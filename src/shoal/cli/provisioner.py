@@ -127,7 +127,8 @@ def command(
         chosen = f" --kubeconfig {kubeconfig}" if kubeconfig is not None else ""
         raise AskingError(str(error), f"shoal crds | kubectl{chosen} apply -f -, or --install-crds") from None
     except Unreachable as error:
-        raise AskingError(f"the API server does not answer: {error}", exit_code=3) from None
+        hint = "its address is the one in --kubeconfig, or in --cluster-api-kubeconfig"
+        raise AskingError(f"the API server does not answer: {error}", hint, exit_code=3) from None
     except (Unauthorized, Forbidden) as error:
         raise AskingError(str(error), "what it needs is in deploy/provisioner", exit_code=4) from None
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from shoal.client.naming import named, preferred, served
 from shoal.client.requests import Client, Kind
 from shoal.kinds import fleet
 from shoal.objects.duration import parse_time
+from shoal.objects.errors import Expired
 
 Object = dict[str, Any]
 EVENTS = Kind("", "v1", "events")
@@ -48,34 +50,69 @@ async def tell_of(client: Client, asked: Asked, say: Callable[[Entry], None]) ->
     namespace = asked.namespace if kind.kind.namespaced else ""
     if (kind.kind.group, kind.name) == (fleet.GROUP, fleet.WORKER):
         namespace = fleet.NAMESPACE
-    itself = {"fieldSelector": f"metadata.name={asked.name}"}
-    about = {"fieldSelector": f"involvedObject.kind={kind.name},involvedObject.name={asked.name}"}
-    # Events of what belongs to no namespace are in default.
-    space = namespace or "default"
-    events, told = await client.list_all(EVENTS, space, fields=about["fieldSelector"])
-    objects, seen = await client.list_all(kind.kind, namespace, fields=itself["fieldSelector"])
-    if not events and not objects:
+    sources = [
+        # Events of what belongs to no namespace are in default.
+        _Source(EVENTS, namespace or "default", f"involvedObject.kind={kind.name},involvedObject.name={asked.name}"),
+        _Source(kind.kind, namespace, f"metadata.name={asked.name}"),
+    ]
+    entries = await _look(client, sources)
+    if not entries:
         await client.get(kind.kind, asked.name, namespace)
-    entries = sorted({*map(of_event, events), *(entry for obj in objects for entry in of_object(obj))}, key=_order)
-    if asked.tail is not None:
-        entries = entries[len(entries) - min(asked.tail, len(entries)) :]
-    for entry in entries:
+    shown = entries if asked.tail is None else entries[max(len(entries) - asked.tail, 0) :]
+    for entry in shown:
         say(entry)
-    if asked.follow:
-        known = set(entries)
+    known = set(entries)
+    while asked.follow:
+        with suppress(Expired):
+            await _follow(client, sources, known, say)
+        # A watch ends by itself after a while: what came meanwhile is in the next look.
+        for entry in await _look(client, sources):
+            if entry not in known:
+                known.add(entry)
+                say(entry)
+    return shown
 
-        async def follow(changes: AsyncIterator[Object], entries_of: Callable[[Object], Iterable[Entry]]) -> None:
-            async for change in changes:
-                new = [entry for entry in entries_of(change["object"]) if entry not in known]
-                known.update(new)
-                for entry in sorted(new, key=_order) if change["type"] in ("ADDED", "MODIFIED") else ():
-                    say(entry)
 
-        await asyncio.gather(
-            follow(client.watch(EVENTS, space, {**about, "resourceVersion": told}), lambda obj: [of_event(obj)]),
-            follow(client.watch(kind.kind, namespace, {**itself, "resourceVersion": seen}), of_object),
-        )
-    return entries
+@dataclass(slots=True)
+class _Source:
+    kind: Kind
+    namespace: str
+    fields: str
+    revision: str = ""
+    """Of the last look."""
+
+    def entries(self, obj: Object) -> list[Entry]:
+        return [of_event(obj)] if self.kind is EVENTS else of_object(obj)
+
+
+async def _look(client: Client, sources: list[_Source]) -> list[Entry]:
+    found: set[Entry] = set()
+    for source in sources:
+        objects, source.revision = await client.list_all(source.kind, source.namespace, fields=source.fields)
+        found.update(entry for obj in objects for entry in source.entries(obj))
+    return sorted(found, key=_order)
+
+
+async def _follow(client: Client, sources: list[_Source], known: set[Entry], say: Callable[[Entry], None]) -> None:
+    """Until one of the watches ends."""
+
+    async def one(source: _Source) -> None:
+        query = {"fieldSelector": source.fields, "resourceVersion": source.revision}
+        async for change in client.watch(source.kind, source.namespace, query):
+            new = set(source.entries(change["object"])) - known if change["type"] in ("ADDED", "MODIFIED") else set()
+            known.update(new)
+            for entry in sorted(new, key=_order):
+                say(entry)
+
+    tasks = [asyncio.create_task(one(source)) for source in sources]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def of_event(event: Object) -> Entry:

@@ -20,7 +20,7 @@ Object = dict[str, Any]
 
 
 class KubeconfigError(ShoalError):
-    pass
+    hint = "it is to be as kubectl has it: kubectl config view --kubeconfig FILE"
 
 
 def load(path: Path, context: str = "", agent: str = "shoal") -> Client:

@@ -119,10 +119,13 @@ class Client:
         force: bool = True,
         subresource: str = "",
         dry_run: bool = False,
+        strict: bool = False,
     ) -> Object:
+        """`strict`: fields that nobody knows are refused, not dropped."""
         metadata = obj["metadata"]
         path = self.path(kind, metadata["name"], metadata.get("namespace", ""), subresource)
         query = {"fieldManager": manager, "force": "true" if force else "false", "dryRun": "All" if dry_run else ""}
+        query["fieldValidation"] = "Strict" if strict else ""
         return await self.call("PATCH", path, query, obj, "application/apply-patch+yaml")
 
     async def delete(
