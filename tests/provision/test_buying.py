@@ -169,12 +169,16 @@ def test_a_pool_says_what_keeps_it_from_buying(hosted: Hosted) -> None:
     hosted.cluster.post(CLASSES, node_class()).ok()
     ready(hosted, path)
     hosted.running(1)
-    bad = [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["x"]}]
-    hosted.cluster.post(POOLS, node_pool("bad", bad)).ok()
+    ruled_out = [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["x"]}]
+    refused = hosted.cluster.post(POOLS, node_pool("bad", ruled_out))
+    assert (refused.status, 'label "kubernetes.io/hostname" is restricted' in refused["message"]) == (422, True)
+    bad = node_pool("bad")
+    bad["spec"]["replicas"] = 1
+    hosted.cluster.post(POOLS, bad).ok()
     hosted.eventually(lambda: condition_is(hosted.cluster.get(f"{POOLS}/bad").ok(), "ValidationSucceeded", "False"))
     said = get_condition(hosted.cluster.get(f"{POOLS}/bad").ok(), "ValidationSucceeded")
     assert said is not None
-    assert said["message"] == 'label "kubernetes.io/hostname" is restricted'
+    assert said["message"] == "static NodePools are not supported: spec.replicas must not be set"
 
 
 def test_a_class_without_machine_deployments_is_not_ready(hosted: Hosted) -> None:

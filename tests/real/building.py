@@ -39,6 +39,7 @@ def _kubernetes(package: str, *, is_test: bool = False) -> Program:
 
 PROGRAMS = {
     "capi": Program("capi", "shoal.dev/peers/capi", "v1.14.2"),
+    "cel": Program("cel", "shoal.dev/peers/cel", "v1.36.4"),
     "clientgo": Program("clientgo", "shoal.dev/peers/clientgo", "v0.36.4"),
     "clusterctl": Program("capi", "sigs.k8s.io/cluster-api/cmd/clusterctl", "v1.14.2"),
     "e2e.test": _kubernetes("test/e2e", is_test=True),

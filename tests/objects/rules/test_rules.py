@@ -149,3 +149,26 @@ def test_rules_are_not_checked_when_the_types_are_wrong() -> None:
 def test_field_paths(path: str, wanted: str | None) -> None:
     schema = of(a=NUMBER, m={"type": "object", "additionalProperties": NUMBER}, o=of(**{"b-c": NUMBER}))
     assert normalized(path, schema) == wanted
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "self.s + ['b', 'c', 'c'] == ['c', 'b', 'a']",
+        "(self.s + ['c', 'c']).size() == 3",
+        "self.s == ['b', 'a'] && self.s != ['a', 'c']",
+        "self.n + [2, 3] == [3, 2, 1]",
+        "self.k + [self.k[1]] == [self.k[1], self.k[0]]",
+        "self.k == [self.k[1], self.k[0]]",
+    ],
+)
+def test_list_types_have_their_own_equality_and_sum(rule: str) -> None:
+    item = of(id={"type": "string"}, v=NUMBER)
+    keyed = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["id"]}
+    schema = of(
+        s={"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
+        n={"type": "array", "x-kubernetes-list-type": "set", "items": NUMBER},
+        k={"type": "array", **keyed, "items": item},
+    )
+    obj = {"s": ["a", "b"], "n": [1, 2], "k": [{"id": "x", "v": 1}, {"id": "y", "v": 2}]}
+    assert checked(ruled(schema, {"rule": rule}), obj) == ([], [])

@@ -239,7 +239,9 @@ def test_overlays_that_are_stored(inside: Cluster, spec: Object) -> None:
 def test_overlays_that_are_refused(inside: Cluster, field: str, value: object) -> None:
     answer = inside.post(f"{OVERLAYS}?dryRun=All", overlay(**{field: value}))
     assert answer.status == 422, answer.json
-    assert all(cause["field"].startswith(f"spec.{field}") for cause in answer.json["details"]["causes"])
+    # What no field is named for says that rules were not looked at, because of the others.
+    causes = [cause for cause in answer.json["details"]["causes"] if cause["field"] != "<nil>"]
+    assert all(cause["field"].startswith(f"spec.{field}") for cause in causes)
 
 
 def template(**said: Any) -> Object:

@@ -144,11 +144,18 @@ def _equal_lists(a: list[Value], b: list[Value]) -> bool:
     if len(a) != len(b):
         return False
     if isinstance(a, SetList):
+        if (texts := _texts(a)) is not None and (others := _texts(b)) is not None:
+            return texts == others
         return all(contains(b, item) for item in a) and all(contains(a, item) for item in b)
     if isinstance(a, MapList):
         known = {identity(item, a.keys): item for item in a}
         return all(equal(known.get(identity(item, a.keys), NONE), item) for item in b)
     return all(map(equal, a, b))
+
+
+def _texts(items: list[Value]) -> frozenset[str] | None:
+    """As a set, when all are strings: sets mostly are, and may be long."""
+    return frozenset(items) if all(item.__class__ is str for item in items) else None
 
 
 def contains(items: list[Value], wanted: Value) -> bool:
@@ -165,7 +172,13 @@ def identity(item: Value, keys: tuple[str, ...]) -> tuple[Value, ...]:
 def added(a: list[Value], b: list[Value]) -> list[Value]:
     """`a + b` of lists, which list types of the schema give a meaning."""
     if isinstance(a, SetList):
-        return SetList([*a, *(item for item in b if not contains(a, item))])
+        if (known := _texts(a)) is not None and _texts(b) is not None:
+            return SetList([*a, *(text for text in dict.fromkeys(b) if text not in known)])
+        joined = SetList(a)
+        for item in b:
+            if not contains(joined, item):
+                joined.append(item)
+        return joined
     if isinstance(a, MapList):
         new = {identity(item, a.keys): item for item in b}
         merged = MapList([new.pop(identity(item, a.keys), item) for item in a] + [*new.values()])
