@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import Any
 
 import pytest
@@ -24,8 +25,8 @@ MAPS = Kind("", "v1", "configmaps")
 
 
 def lines(text: str) -> list[str]:
-    """The first column, without the letters that differ from run to run."""
-    return [row.split("  ")[0] for row in text.splitlines()[1:]]
+    """The first column."""
+    return [re.split(r"(?<=\S)  ", row)[0] for row in text.splitlines()[1:]]
 
 
 # --- tree ---
@@ -51,6 +52,16 @@ def test_a_tree_goes_upwards(run: Run) -> None:
     assert "registered Cluster/east" in above
     registered = said(run("tree", "clusters.workload.kcp.dev", "east"))
     assert lines(registered)[:2] == ["Worker/worker-1", "└─ hosted ManagedCluster/east"]
+
+
+def test_a_tree_from_below(run: Run) -> None:
+    text = said(run("tree", "deploy", "web"))
+    pod = next(word for word in text.split() if word.startswith("Pod/web--west-"))
+    climbed = lines(said(run("tree", "pod", pod.removeprefix("Pod/"), "--cluster", "west")))
+    assert climbed[:3] == ["Deployment/web", "└─ Deployment/web--west", "   └─ copy Deployment/web--west"]
+    assert climbed[-1].endswith(f"└─ {pod}*")
+    missing = run("tree", "pod", "x", "--cluster", "nobody").exception
+    assert str(missing) == 'clusters.workload.kcp.dev "nobody" not found'
 
 
 def test_a_tree_for_programs(run: Run) -> None:

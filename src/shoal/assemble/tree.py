@@ -22,9 +22,9 @@ from shoal.objects.errors import Forbidden, MethodNotSupported, NotFound, Status
 from shoal.sync.connecting import NoKubeconfig, kubeconfig_of
 from shoal.sync.resources import CLUSTERS, NAMESPACES
 from shoal.sync.syncer.namespaces import located
-from shoal.sync.syncer.travelling import SYNCED_FROM
+from shoal.sync.syncer.travelling import SYNCED_FROM, object_named
 
-__all__ = ["Branch", "Tree", "tree_of"]
+__all__ = ["Branch", "NoKubeconfig", "Tree", "tree_in", "tree_of"]
 
 Object = dict[str, Any]
 AGENT = "shoal-tree"
@@ -56,7 +56,46 @@ async def tree_of(client: Client, word: str, namespace: str, name: str) -> Tree:
     made.asked = True
     await _relatives(client, grown, looked.notes)
     await _copies(client, grown, looked.notes)
-    return Tree(await _upwards(client, kinds, root, made), looked.notes)
+    return Tree((await _upwards(client, kinds, root, made))[1], looked.notes)
+
+
+async def tree_in(client: Client, cluster: str, word: str, namespace: str, name: str) -> Tree:
+    """Of an object in a workload Cluster, with what it is a copy of on the hub above it."""
+    inside = await _reach(client, cluster)
+    try:
+        kinds = preferred(await served(inside))
+        kind = named(kinds, word)
+        obj = await inside.get(kind.kind, name, namespace if kind.kind.namespaced else "")
+        looked = _Look(inside, kinds, f" in {cluster}")
+        owned = by_owner(await looked.all(obj["metadata"].get("namespace", "")))
+        made, _ = grow(Found(kind.name, obj), owned, cluster)
+        made.asked = True
+        highest, made = await _upwards(inside, kinds, Found(kind.name, obj), made, cluster)
+        space = highest.obj["metadata"].get("namespace", "")
+        stands_for = located(await inside.get(NAMESPACES, space))[1] if space else ""
+    finally:
+        await inside.close()
+    on_hub = preferred(await served(client))
+    origin = await _origin(client, on_hub, highest, stands_for or space)
+    if origin is not None:
+        made.how = "copy"
+        above = branch(origin)
+        above.children = [made]
+        made = (await _upwards(client, on_hub, origin, above))[1]
+    return Tree(made, looked.notes)
+
+
+async def _origin(client: Client, kinds: list[Served], copy: Found, namespace: str) -> Found | None:
+    """What a copy was made of; None: it is no copy, or of another hub."""
+    uid = (copy.obj["metadata"].get("annotations") or {}).get(SYNCED_FROM, "").rpartition("/")[2]
+    kind = next((one for one in kinds if one.name == copy.kind), None)
+    if not uid or kind is None:
+        return None
+    try:
+        found = await client.get(kind.kind, object_named(copy.obj), namespace)
+    except (NotFound, Forbidden):
+        return None
+    return Found(kind.name, found) if found["metadata"].get("uid") == uid else None
 
 
 class _Look:
@@ -91,8 +130,10 @@ class _Look:
         return [Found(kind.name, item) for item in items]
 
 
-async def _upwards(client: Client, kinds: list[Served], root: Found, made: Branch) -> Branch:
-    """Its owners above it, each with the one way down to it."""
+async def _upwards(
+    client: Client, kinds: list[Served], root: Found, made: Branch, cluster: str = ""
+) -> tuple[Found, Branch]:
+    """Its owners above it, each with the one way down to it; the highest, and its branch."""
     found = root
     for _ in range(OWNERS):
         above = await _owner(client, kinds, found)
@@ -100,10 +141,10 @@ async def _upwards(client: Client, kinds: list[Served], root: Found, made: Branc
             break
         found, how = above
         made.how = how
-        higher = branch(found)
+        higher = branch(found, cluster)
         higher.children = [made]
         made = higher
-    return made
+    return found, made
 
 
 async def _owner(client: Client, kinds: list[Served], found: Found) -> tuple[Found, str] | None:
@@ -192,9 +233,13 @@ async def _copies(client: Client, grown: list[Grown], notes: list[str]) -> None:
     await asyncio.gather(*(look(cluster, leaves) for cluster, leaves in by_cluster.items()))
 
 
-async def _copies_in(client: Client, cluster: str, leaves: list[Grown], notes: list[str]) -> None:
+async def _reach(client: Client, cluster: str) -> Client:
     kubeconfig = await kubeconfig_of(client, await client.get(CLUSTERS, cluster))
-    inside = kubeconfig.client(lambda config: client_to(endpoint_of(config, where="the kubeconfig"), AGENT))
+    return kubeconfig.client(lambda config: client_to(endpoint_of(config, where="the kubeconfig"), AGENT))
+
+
+async def _copies_in(client: Client, cluster: str, leaves: list[Grown], notes: list[str]) -> None:
+    inside = await _reach(client, cluster)
     try:
         kinds = preferred(await served(inside))
         made, _ = await inside.list_all(NAMESPACES, labels=workload.ASSIGNED)

@@ -25,18 +25,32 @@ if TYPE_CHECKING:
 @click.argument("kind")
 @click.argument("name")
 @click.option("-n", "--namespace", default="default", show_default=True)
+@click.option("--cluster", default="", metavar="NAME", help="The workload Cluster the object is in. [the hub]")
 @output_option(wide=True)
 @hub_options
-def command(kind: str, name: str, namespace: str, output: str, kubeconfig: Path | None, data_dir: Path | None) -> None:
+def command(
+    kind: str,
+    name: str,
+    namespace: str,
+    cluster: str,
+    output: str,
+    kubeconfig: Path | None,
+    data_dir: Path | None,
+) -> None:
     """Who owns the object NAME, and what it owns: on the hub, and in the clusters where it has copies.
 
     Copies are found through the kubeconfigs that the hub has of its clusters. The object is marked by a star.
     """
 
     async def question(client: Client) -> Tree:
-        from shoal.assemble.tree import tree_of  # noqa: PLC0415  the syncer's code loads for long
+        from shoal.assemble.tree import NoKubeconfig, tree_in, tree_of  # noqa: PLC0415  the syncer's code loads for long
 
-        return await tree_of(client, kind, namespace, name)
+        if not cluster:
+            return await tree_of(client, kind, namespace, name)
+        try:
+            return await tree_in(client, cluster, kind, namespace, name)
+        except NoKubeconfig as error:
+            raise AskingError(f"{cluster} cannot be looked into: {error}") from None
 
     try:
         found = ask(kubeconfig, data_dir, question, "looking at everything there is")
