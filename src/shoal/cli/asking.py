@@ -6,20 +6,19 @@ well name somebody's production cluster.
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from shoal.assemble.datadir import default_data_dir
 from shoal.cli.progress import progress
-from shoal.client.kubeconfig import KubeconfigError, load
-from shoal.client.requests import Client
-from shoal.client.transport import Unreachable
 from shoal.objects.errors import Forbidden, ShoalError, Unauthorized
+
+if TYPE_CHECKING:
+    from shoal.client.requests import Client
 
 T = TypeVar("T")
 UNREACHABLE, DENIED = 3, 4
@@ -65,6 +64,12 @@ def ask(
 ) -> T:
     """The answer of the hub; what it refuses for other reasons than rights is a StatusError. `doing` is what a person
     reads while it takes long."""
+    # Half of what help takes, which needs none of it.
+    import asyncio  # noqa: PLC0415
+
+    from shoal.client.kubeconfig import KubeconfigError, load  # noqa: PLC0415
+    from shoal.client.transport import Unreachable  # noqa: PLC0415
+
     file = hub_kubeconfig(kubeconfig, data_dir)
 
     async def run() -> T:
