@@ -86,7 +86,6 @@ class Checker:
         self.problems: list[tuple[int, str]] = []
         self.bound: Bindings = {}
         self.scopes: list[dict[str, Type]] = []
-        self.nodes: list[Node] = []
         self._variables = variables
         self._fresh = 0
 
@@ -308,6 +307,7 @@ def _same_types(found: Checked, nodes: list[tuple[Node, bool]], problems: list[t
             first = given
         elif not fits({}, given, first):
             problems.append((node.at, f"expected type '{first}' but found '{given}'"))
+            return
 
 
 def _children(node: Node) -> list[Node]:

@@ -21,6 +21,7 @@ class CompileError(Exception):
     """The expression is wrong. Its text has each problem with its line and a mark below the place."""
 
     def __init__(self, source: str, problems: list[tuple[int, str]]) -> None:
+        problems = sorted(problems, key=lambda problem: problem[0])
         self.problems = [message for _, message in problems]
         super().__init__("\n".join(_shown(source, at, message) for at, message in problems))
 

@@ -103,18 +103,21 @@ def _result(checker: Checker, node: Fold, names: list[Type], args: list[Type]) -
         if not is_open(kind) and kind.kind not in {known.kind for known in COMPARABLE}:
             return checker.no_overload(node, "@sortByAssociatedKeys", [list_of(names[0]), list_of(given)], member=True)
         return list_of(names[0])
-    result = _transformed(checker, macro, names, given)
+    result = _transformed(checker, node, names, given)
     if len(args) == 2:
         _condition(checker, node, args[0], result)
     return result
 
 
-def _transformed(checker: Checker, macro: str, names: list[Type], given: Type) -> Type:
-    if macro == "transformMap":
+def _transformed(checker: Checker, node: Fold, names: list[Type], given: Type) -> Type:
+    if node.macro == "transformMap":
         return map_of(names[0], given)
-    if macro == "transformMapEntry":
+    if node.macro == "transformMapEntry":
         kind = checker.resolved(given)
-        return kind if kind.kind == "map" else map_of(DYN, DYN)
+        made = kind if kind.kind == "map" else map_of(DYN, DYN)
+        if kind.kind != "map" and not is_open(kind):
+            checker.no_overload(node, "cel.@mapInsert", [made, given])
+        return made
     return list_of(given)
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any, NamedTuple
 
 from shoal.objects.cel.errors import CompileError
-from shoal.objects.cel.values import UInt
+from shoal.objects.cel.values import INT_MAX, INT_MIN, UINT_MAX, UInt
 
 MAX_SOURCE = 100_000
 """Characters; cel-go's own limit."""
+_DIGITS = 1000
 
 
 class Token(NamedTuple):
@@ -71,22 +73,22 @@ def tokens(source: str, problems: list[tuple[int, str]]) -> list[Token]:
 
 def number(source: str, token: Token, negative: bool) -> int | float:
     """The value of a number with its sign, which belongs to it: -9223372036854775808 has no positive."""
-    text = token.text
-    if text[-1] in "uU" and not negative:
-        whole = int(text[:-1], 0) if text.startswith("0x") else int(text[:-1][:40])
-        if whole >= 1 << 64 or len(text) > 40:
-            raise CompileError(source, [(token.at, "invalid uint literal")])
-        return UInt(whole)
-    if not text.startswith("0x") and any(char in text for char in ".eE"):
+    text, radix = token.text, 16 if token.text.startswith("0x") else 10
+    if radix == 10 and any(char in text for char in ".eE"):
         value = float(text)
-        if value in (float("inf"),):
+        if math.isinf(value):
             raise CompileError(source, [(token.at, "invalid double literal")])
         return -value if negative else value
-    if text[-1] in "uU" or len(text) > 40:
-        raise CompileError(source, [(token.at, "invalid int literal")])
-    whole = int(text, 16) if text.startswith("0x") else int(text)
+    unsigned = text[-1] in "uU"
+    digits = text[:-1] if unsigned else text
+    # Python reads no decimal number of thousands of digits.
+    whole = int(digits, radix) if len(digits) < _DIGITS else 1 << 64
+    if unsigned:
+        if whole > UINT_MAX:
+            raise CompileError(source, [(token.at, "invalid uint literal")])
+        return UInt(whole)
     whole = -whole if negative else whole
-    if not -(1 << 63) <= whole < 1 << 63:
+    if not INT_MIN <= whole <= INT_MAX:
         raise CompileError(source, [(token.at, "invalid int literal")])
     return whole
 

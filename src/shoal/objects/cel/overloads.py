@@ -40,10 +40,6 @@ def method(name: str, args: tuple[Type, ...], result: Type, run: Run, cost: Cost
     return Overload(name, args, result, run, True, cost)
 
 
-def free(*_: Value) -> int:
-    return 0
-
-
 def traversal(first: Value, *_: Value) -> int:
     return math.ceil(size_of(first) * TRAVERSAL)
 

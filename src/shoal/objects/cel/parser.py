@@ -41,7 +41,8 @@ _OPERAND = (
 def parse(source: str) -> Node:
     reader = _Reader(source)
     node = reader.expression()
-    reader.expect("end", f"extraneous input '{reader.now.text}' expecting <EOF>")
+    last = reader.tokens[min(reader.index + 1, len(reader.tokens) - 1)].kind == "end"
+    reader.expect("end", f"{'extraneous' if last else 'mismatched'} input '{reader.now.text}' expecting <EOF>")
     if reader.problems:
         raise CompileError(source, reader.problems)
     return node
@@ -122,7 +123,7 @@ class _Reader:
         at, times = self.now.at, 0
         while self.now.kind == operator:
             last, times = self.take(), times + 1
-        if operator == "-" and self.now.kind == "number":
+        if operator == "-" and self.signed():
             token, times = self.take(), times - 1
             operand = self.members(Literal(last.at, number(self.source, token, negative=True)))
         else:
@@ -130,6 +131,10 @@ class _Reader:
         if times % 2 == 0:
             return operand
         return self.sized(Call(at, "-_" if operator == "-" else "!_", None, [operand]), operand)
+
+    def signed(self) -> bool:
+        """What stands here takes a sign into itself: unsigned numbers have none."""
+        return self.now.kind == "number" and self.now.text[-1] not in "uU"
 
     def members(self, node: Node) -> Node:
         while True:
@@ -190,7 +195,7 @@ class _Reader:
             return Literal(token.at, token.value)
         if token.kind == "number":
             return Literal(token.at, number(self.source, token, negative=False))
-        if token.kind == "-" and self.now.kind == "number":
+        if token.kind == "-" and self.signed():
             return Literal(token.at, number(self.source, self.take(), negative=True))
         if token.kind == "." and self.now.kind == "name":
             token = self.take()

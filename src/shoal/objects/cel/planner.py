@@ -153,7 +153,7 @@ class _Planner:
             kind = kind.params[0]
         key = kind.keys.get(node.field, node.field)
         known = kind.kind == "object"
-        cost = operand.cost if operand.attribute else operand.cost + 1
+        cost = operand.cost if operand.attribute or isinstance(node.operand, Choice) else operand.cost + 1
         if node.test:
             return Step(presence(operand.run, key, known), cost)
         if node.optional or held:

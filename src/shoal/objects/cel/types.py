@@ -34,7 +34,6 @@ DYN, ERROR = Type("dyn"), Type("error")
 INT, UINT, DOUBLE, BOOL = Type("int"), Type("uint"), Type("double"), Type("bool")
 STRING, BYTES, NULL = Type("string"), Type("bytes"), Type("null_type")
 TIMESTAMP, DURATION = Type(TIMESTAMP_NAME), Type(DURATION_NAME)
-TYPE = Type("type")
 SCALARS = frozenset({"int", "uint", "double", "bool", TIMESTAMP_NAME, DURATION_NAME})
 _NULLABLE = frozenset({"object", "optional_type", TIMESTAMP_NAME, DURATION_NAME})
 
@@ -105,7 +104,7 @@ def fits(bound: Bindings, given: Type, wanted: Type) -> bool:
         return False
     if given.kind == "object":
         return given.name == wanted.name
-    if given.kind == "type" and not (given.params and wanted.params):
+    if given.kind == "type":
         return True
     return all(fits(bound, a, b) for a, b in zip(given.params, wanted.params, strict=True))
 
@@ -119,14 +118,6 @@ def all_fit(bound: Bindings, given: Sequence[Type], wanted: Sequence[Type]) -> b
         return False
     bound.update(trial)
     return True
-
-
-def same(a: Type, b: Type) -> bool:
-    if a is b:
-        return True
-    return (
-        a.kind == b.kind and a.name == b.name and len(a.params) == len(b.params) and all(map(same, a.params, b.params))
-    )
 
 
 def _occurs(bound: Bindings, name: str, given: Type) -> bool:

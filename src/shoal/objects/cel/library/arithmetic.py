@@ -110,20 +110,10 @@ def _divide_doubles(a: float, b: float) -> float:
     return math.copysign(math.inf, a) * math.copysign(1.0, b)
 
 
-def _multiply_doubles(a: float, b: float) -> float:
-    return a * b
-
-
 def _index(items: list[Value], index: int) -> Value:
     if 0 <= index < len(items):
         return items[index]
     raise CelError(f"index out of bounds: {index}")
-
-
-def _index_number(items: list[Value], index: float) -> Value:
-    if index != int(index):
-        raise CelError(f"unsupported index value {index} in list")
-    return _index(items, int(index))
 
 
 def at_key(entries: dict[Value, Value], key: Value) -> Value:
@@ -214,7 +204,7 @@ OVERLOADS: list[Overload] = [
     function("_-_", (TIMESTAMP, DURATION), TIMESTAMP, _over(moment, operator.sub)),
     function("_-_", (TIMESTAMP, TIMESTAMP), DURATION, _over(span, operator.sub)),
     function("_-_", (UINT, UINT), UINT, _over(unsigned, operator.sub)),
-    function("_*_", (DOUBLE, DOUBLE), DOUBLE, _multiply_doubles),
+    function("_*_", (DOUBLE, DOUBLE), DOUBLE, operator.mul),
     function("_*_", (INT, INT), INT, _int(operator.mul)),
     function("_*_", (UINT, UINT), UINT, _over(unsigned, operator.mul)),
     function("_/_", (DOUBLE, DOUBLE), DOUBLE, _divide_doubles),
