@@ -21,6 +21,7 @@ from bench import (
     placement,
     profile,
     provision,
+    provision_story,
     replicas,
     report,
     scheduling,
@@ -100,6 +101,7 @@ def bench(asked: argparse.Namespace) -> None:
             rows += placement.run(sizes, Path(directory), say)
         if "provision" in asked.only:
             rows += provision.run(sizes, Path(directory), say)
+            rows += provision_story.run(sizes, Path(directory), say)
     conditions = report.conditions(peer.versions(programs) if programs else "")
     parts = [conditions, report.tables(rows), report.footnotes(rows)]
     text = "\n\n".join(part for part in parts if part)

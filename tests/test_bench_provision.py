@@ -10,6 +10,8 @@ import pytest
 from bench import plan, provision, report
 from bench.provision_judge import judge, patterns
 from bench.provision_loads import MIXES, diverse
+from bench.provision_story import ALIKE, MIXED, counts
+from bench.provision_watch import Watched
 from shoal.provision.simulator.catalogues import CATALOGUES
 
 TINY = replace(
@@ -58,3 +60,36 @@ def test_the_mixes() -> None:
     assert len(asked) == 50
     assert sum("topologySpreadConstraints" in each["spec"] for each in asked) == 20
     assert sum("affinity" in each["spec"] for each in asked) == 20
+
+
+def test_the_story_counts_all_pods() -> None:
+    assert counts(ALIKE, 500) == {"web": 500}
+    assert counts(MIXED, 500) == {"front": 250, "back": 150, "cache": 100}
+    assert sum(counts(MIXED, 7).values()) == 7
+
+
+def test_what_a_watch_tells_of_is_held_against_the_promises() -> None:
+    watched = Watched(least_ready=2, budget="50%", least_cpu=2000)
+    for name in "abc":
+        watched.pod(_event("ADDED", name, "Ready"), 1.0)
+        watched.claim(_event("ADDED", name, "Ready", "Initialized"), 1.0)
+    assert watched.at_rest()
+    watched.pod(_event("DELETED", "a", "Ready"), 2.0)
+    watched.claim(_event("MODIFIED", "a", "Ready", "Initialized", "DisruptionReason"), 2.0)
+    assert not watched.at_rest()
+    watched.claim(_event("MODIFIED", "b", "Ready", "Initialized", going=True), 2.0)
+    assert (watched.broken, watched.moved, watched.most_down) == ([], 2.0, 2)
+    watched.pod(_event("MODIFIED", "b", "Ready", going=True), 3.0)
+    watched.claim(_event("MODIFIED", "c", "Ready", "Initialized", going=True), 3.0)
+    assert watched.broken == [
+        "only 1 pods are ready, not 2",
+        "3 of 3 nodes are going, 2 may",
+        "only 1000 thousandths of CPU stay, not 2000",
+    ]
+    assert watched.changes == 11
+
+
+def _event(kind: str, name: str, *conditions: str, going: bool = False) -> dict[str, object]:
+    metadata = {"uid": name, "labels": {}, **({"deletionTimestamp": "2026-01-01T00:00:00Z"} if going else {})}
+    said = [{"type": each, "status": "True"} for each in conditions]
+    return {"type": kind, "object": {"metadata": metadata, "status": {"conditions": said, "allocatable": {"cpu": "1"}}}}

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+from shoal.objects.conditions import condition_is
 from tests.serving import Cluster, Server
 
 Object = dict[str, Any]
@@ -151,6 +152,15 @@ class Hosted:
         def look() -> list[Object]:
             pods = [each for each in self.items(PODS) if each["status"].get("phase") == "Running"]
             return pods if len(pods) == count else []
+
+        return self.eventually(look)
+
+    def bought(self) -> list[Object]:
+        """The NodeClaims, once all are Ready: what they say of their nodes may come after pods run there."""
+
+        def look() -> list[Object]:
+            found = self.items(CLAIMS)
+            return found if all(condition_is(each, "Ready") for each in found) else []
 
         return self.eventually(look)
 

@@ -38,7 +38,7 @@ def test_pending_pods_become_nodes_of_the_cheapest_type_and_go_again(hosted: Hos
     hosted.pool()
     hosted.cluster.post(DEPLOYMENTS, deployment("web", 3)).ok()
     hosted.running(3)
-    (claim,) = hosted.items(CLAIMS)
+    (claim,) = hosted.bought()
     assert claim["metadata"]["labels"][TYPE] == "small"
     (node,) = hosted.items(NODES)
     assert node["spec"]["providerID"] == claim["status"]["providerID"]
@@ -63,7 +63,7 @@ def test_many_pods_are_bought_for_at_once(hosted: Hosted) -> None:
     hosted.pool()
     hosted.cluster.post(DEPLOYMENTS, deployment("web", 40)).ok()
     hosted.running(40)
-    types = [each["metadata"]["labels"][TYPE] for each in hosted.items(CLAIMS)]
+    types = [each["metadata"]["labels"][TYPE] for each in hosted.bought()]
     cost = sum({"small": 0.04, "medium": 0.08, "large": 0.30}[each] for each in types)
     assert round(cost, 2) <= 0.40
     assert len(hosted.machines()) == len(types) == sum(hosted.replicas().values())
@@ -132,7 +132,7 @@ def test_a_selector_chooses_among_those_that_take_part(hosted: Hosted) -> None:
     hosted.cluster.post(POOLS, node_pool()).ok()
     hosted.cluster.post(PODS, pod("one", "100m")).ok()
     hosted.running(1)
-    (claim,) = hosted.items(CLAIMS)
+    (claim,) = hosted.bought()
     assert claim["metadata"]["labels"][TYPE] == "medium"
     assert hosted.replicas() == {"small": 0, "medium": 1, "large": 0, "stranger": 0}
 

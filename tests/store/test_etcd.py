@@ -265,10 +265,10 @@ async def test_the_next_member_is_taken_when_one_is_away(etcd: Etcd, own_etcd: E
 
 
 async def test_a_store_that_cannot_be_reached_says_so(own_etcd: Etcd, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.store.etcd.connection.PATIENCE_SECONDS", 0.3)
     settings = own_etcd.settings()
     async with opened(settings) as store:
         own_etcd.stop()
+        monkeypatch.setattr("shoal.store.etcd.connection.PATIENCE_SECONDS", 0.3)
         with pytest.raises(StoreUnavailable, match=f"^etcd at {own_etcd.endpoint} cannot be reached: "):
             await store.put("/a", b"v", 0)
         fresh = store.fresh()

@@ -56,7 +56,9 @@ class Jumping(Shift):
         due = self.monotonic() + seconds
         while (left := due - self.monotonic()) > 0:
             try:
-                await asyncio.wait_for(self._jumped.wait(), left)
+                # Not wait_for: where the jump and a cancellation meet, that of Python 3.11 loses the cancellation.
+                async with asyncio.timeout(left):
+                    await self._jumped.wait()
             except TimeoutError:
                 return
         await asyncio.sleep(0)

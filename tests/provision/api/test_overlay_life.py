@@ -36,7 +36,7 @@ def test_the_cheapest_is_what_overlays_make_the_cheapest(hosted: Hosted) -> None
     hosted.eventually(lambda: ready(hosted, "b") and reason(hosted, "a") == "Conflict")
     hosted.cluster.post(PODS, pod("one")).ok()
     hosted.running(1)
-    (claim,) = hosted.items(CLAIMS)
+    (claim,) = hosted.bought()
     assert claim["metadata"]["labels"][TYPE] == "medium"
     hosted.cluster.delete(f"{OVERLAYS}/b").ok()
     hosted.eventually(lambda: ready(hosted, "a"))
@@ -61,6 +61,6 @@ def test_a_resource_that_only_an_overlay_knows(hosted: Hosted) -> None:
     assert hosted.items(CLAIMS) == []
     hosted.cluster.post(OVERLAYS, overlay("fused", "large", capacity={fuse: 1})).ok()
     hosted.running(1)
-    (claim,) = hosted.items(CLAIMS)
+    (claim,) = hosted.bought()
     assert claim["metadata"]["labels"][TYPE] == "large"
     assert claim["status"]["allocatable"][fuse] == "1"

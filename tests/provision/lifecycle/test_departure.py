@@ -41,6 +41,17 @@ async def all_asked(on: Stage, *wanted: str) -> list[Object]:
     return await on.until(look, step=0.5)
 
 
+async def asked(on: Stage, name: str) -> Object:
+    """Whoever else is: time goes on while it is waited for."""
+
+    async def look() -> Object | None:
+        return next((pod for pod in await on.going() if pod["metadata"]["name"] == name), None)
+
+    found = await on.until(look, step=0.5)
+    assert found is not None
+    return found
+
+
 @pytest.mark.anyio
 async def test_pods_leave_in_order_then_the_machine_goes_then_the_node(tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
@@ -130,12 +141,12 @@ async def test_a_budget_holds_a_pod_until_the_grace_of_its_node_ends(tmp_path: P
         await asyncio.sleep(0.05)
         assert await on.going() == []
         on.clock.step(3)
-        (held,) = await all_asked(on, "held")
+        held = await asked(on, "held")
         assert held["metadata"]["deletionGracePeriodSeconds"] <= 60
         on.clock.step(30)
-        await all_asked(on, "held", "last")
+        await asked(on, "last")
         on.clock.step(20)
-        precious = next(each for each in await all_asked(on, "held", "last", "precious") if _is(each, "precious"))
+        precious = await asked(on, "precious")
         assert (parse_time(precious["metadata"]["deletionTimestamp"]) or 0.0) <= began + 301
         (event, *_) = await on.until(lambda: on.events("Disrupted"))
         assert until in event
@@ -144,10 +155,6 @@ async def test_a_budget_holds_a_pod_until_the_grace_of_its_node_ends(tmp_path: P
             await on.reap(pod)
         await on.until(on.all_gone, step=0.5)
         assert PODS_EVICTION_REQUESTS.value(CLUSTER, code="429") > refused
-
-
-def _is(pod: Object, name: str) -> bool:
-    return bool(pod["metadata"]["name"] == name)
 
 
 @pytest.mark.anyio

@@ -45,6 +45,8 @@ STALE_SECONDS = 300.0
 """After that a cluster in order is looked at again: time alone may have changed something."""
 FIRST_PAUSE, LONGEST_PAUSE = 60.0, 3600.0
 """After a command that failed; doubled for each that follows."""
+SETTLING_SECONDS = 60.0
+"""So long at most what became of a command waits for its pods to be placed."""
 SIMULATION_SECONDS = 40.0
 LOOKING = "shoal.provision.disruption.looking"
 """What runs in another process; it is not loaded here, with all that it needs."""
@@ -71,6 +73,8 @@ class _State:
     not_before: float = 0.0
     hoped: tuple[float, int] | None = None
     """What the cluster should cost at most after a command is over, with so many pods as it had."""
+    settled: float = float("inf")
+    """When that is judged at the latest."""
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Commands are begun and carried on by one loop at a time: each counts for the budgets of the next."""
 
@@ -165,7 +169,7 @@ class Disruption:
             wait = 0.0 if self._budgets(cluster, state) != state.budgets else min(wait, LOOK_SECONDS)
         if wait > 0.001:
             return wait
-        if self._sight.undecided(cluster):
+        if self._sight.undecided(cluster) or self._is_settling(cluster, state):
             return SOON_SECONDS
         return await self._look(cluster, state)
 
@@ -195,12 +199,20 @@ class Disruption:
         state.pending, state.due = found.command, began + self._validation
         return self._validation
 
+    def _is_settling(self, cluster: str, state: _State) -> bool:
+        """What a command came to is seen when all pods are somewhere, and all that was bought for them is there."""
+        if state.hoped is None or state.running:
+            return False
+        now = self._clock.monotonic()
+        state.settled = min(state.settled, now + SETTLING_SECONDS)
+        return now < state.settled and not self._sight.settled(cluster)
+
     def _was_in_vain(self, state: _State, snapshot: Snapshot) -> bool:
         """Pods are placed by others, who may need more nodes for them than the plan did: then it is not tried again
         at once."""
         if state.hoped is None or state.running:
             return False
-        (most, pods), state.hoped = state.hoped, None
+        (most, pods), state.hoped, state.settled = state.hoped, None, float("inf")
         if sum(len(each.pods) for each in snapshot.nodes) <= pods and cost_of(snapshot) > most:
             return True
         state.failures = 0

@@ -37,6 +37,11 @@ class Sight:
         """Whether pods wait of which it is not known yet where they go."""
         return self._asking.is_undecided(cluster)
 
+    def settled(self, cluster: str) -> bool:
+        """Nobody waits for a node, and none is coming or going."""
+        there = all(condition_is(each, INITIALIZED) and not is_going(each) for each in self._view.claims.of(cluster))
+        return there and not self._view.waiting(cluster)
+
     def standing(self, cluster: str, busy: Collection[str], awaited: Collection[str], now: float) -> list[Standing]:
         """NodeClaims: those that commands under way let go, and those that such commands wait for."""
         found = []

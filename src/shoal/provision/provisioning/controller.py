@@ -47,6 +47,9 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
 """After a NodeClaim that got no machine; doubled for each that follows."""
 LOOK_AGAIN_SECONDS = 10.0
 """While pods wait for which nothing could be done."""
+SETTLED_SECONDS = 0.5
+"""After a pod got its node, until it is asked whether those that still wait have one: the scheduler is free to fill
+nodes in another way than was planned."""
 AT_ONCE = 16
 """NodeClaims that are being written at a time."""
 _WE = "provisioner"
@@ -128,6 +131,9 @@ class Provisioning:
         if new is not None and old is not None and _node(new) == _node(old) != "":
             return  # it runs; if its node is going, another one is promised to it
         if known_of is not None and gone is not None:
+            if new is not None and gone["metadata"]["uid"] in known_of.promised and known_of.look_again:
+                known_of.look_again = self._clock.monotonic() + SETTLED_SECONDS
+                self.loop.queue.add_after(key[0], SETTLED_SECONDS)
             for known in (known_of.promised, known_of.refused, known_of.seen):
                 known.pop(gone["metadata"]["uid"], None)
 
@@ -179,7 +185,7 @@ class Provisioning:
             if left > 0.001:
                 return left
         elif now < memory.look_again - 0.001:
-            return None
+            return memory.look_again - now  # a look takes time, and a key comes back by when it was taken
         if not (self._view.synced and self._provider.synced):
             raise Later("not everything has been listed yet")
         self._windows.pop(cluster, None)

@@ -1,0 +1,53 @@
+"""A cloud provider around another one: every call is passed on. Who adds something to some of them, says only that."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+from shoal.provision.cloudprovider import ClassKind, CloudProvider, Instance, InstanceType, RepairPolicy, Told
+
+Object = dict[str, Any]
+
+
+class Wrapping:
+    def __init__(self, provider: CloudProvider) -> None:
+        self.name = provider.name
+        self._provider = provider
+
+    @property
+    def synced(self) -> bool:
+        return self._provider.synced
+
+    def listen(self, told: Told) -> None:
+        self._provider.listen(told)
+
+    def supported_node_classes(self) -> tuple[ClassKind, ...]:
+        return self._provider.supported_node_classes()
+
+    def repair_policies(self) -> tuple[RepairPolicy, ...]:
+        return self._provider.repair_policies()
+
+    def instance_types(self, cluster: str, node_class: Object) -> builtins.list[InstanceType]:
+        return self._provider.instance_types(cluster, node_class)
+
+    def class_problem(self, cluster: str, node_class: Object) -> tuple[str, str] | None:
+        return self._provider.class_problem(cluster, node_class)
+
+    async def create(self, cluster: str, claim: Object) -> Instance:
+        return await self._provider.create(cluster, claim)
+
+    async def delete(self, cluster: str, claim: Object) -> None:
+        await self._provider.delete(cluster, claim)
+
+    def get(self, cluster: str, claim: Object) -> Instance | None:
+        return self._provider.get(cluster, claim)
+
+    def list(self, cluster: str) -> builtins.list[Instance]:
+        return self._provider.list(cluster)
+
+    def is_drifted(self, cluster: str, claim: Object) -> str:
+        return self._provider.is_drifted(cluster, claim)
+
+    def foresee(self, cluster: str, claim: Object) -> Instance | None:
+        return self._provider.foresee(cluster, claim)
