@@ -6,7 +6,7 @@ UV ?= uv
 ARGS ?=
 python = .venv/bin/python
 
-.PHONY: up setup setup-dev test lint format real web web-build browser soak bench lock clean
+.PHONY: up setup setup-dev test lint format real web web-build browser soak bench dist lock clean
 
 up: setup  ## sets up, then starts Shoal; more flags: make up ARGS="--listen 127.0.0.1:0"
 	@exec .venv/bin/shoal up $(ARGS)
@@ -48,6 +48,9 @@ soak: setup-dev
 
 bench: setup-dev
 	$(python) -m bench $(ARGS)
+
+dist: setup-dev  ## source archive, wheel and their sums in dist/; needs no compiler and no node
+	@$(python) scripts/dist.py
 
 lock:  ## writes requirements/*.txt anew from pyproject.toml; needs uv
 	$(UV) pip compile pyproject.toml $(lock_flags) -o requirements/runtime.txt

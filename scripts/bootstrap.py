@@ -2,7 +2,7 @@
 
 Runs on any Python from 3.6 on, so that it can say what is missing, and goes on in one that Shoal supports.
 Installs pinned and hashed wheels only: nothing is built, and no package index is named here. The project itself
-is a .pth file and two scripts. A stamp of the lock file makes the next run a file comparison.
+is a .pth file and three scripts. A stamp of the lock file makes the next run a file comparison.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 GROUPS = ("runtime", "dev")  # each one contains those before it
 OLDEST, NEWEST = (3, 11), (3, 14)
 ENTRY = "shoal.cli.main:main"
-SCRIPTS = ("shoal", "kubectl-shoal")
+SCRIPTS = ("shoal", "kubectl-shoal", "kubectl_complete-shoal")
 
 
 class Refused(Exception):

@@ -88,7 +88,12 @@ def shoal(context: click.Context) -> None:
 def main() -> None:
     if sys.platform == "win32":
         fail("Windows is not supported natively", "run Shoal in WSL2")
-    name = "kubectl shoal" if Path(sys.argv[0]).name.startswith("kubectl-") else "shoal"
+    program = Path(sys.argv[0]).name
+    if program.startswith("kubectl_complete-"):
+        from shoal.cli import plugin  # noqa: PLC0415  of no use to anybody else
+
+        raise SystemExit(plugin.main(shoal, sys.argv[1:]))
+    name = "kubectl shoal" if program.startswith("kubectl-") else "shoal"
     try:
         code = shoal.main(prog_name=name, complete_var=COMPLETE, standalone_mode=False)
         sys.stdout.flush()

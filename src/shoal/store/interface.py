@@ -56,7 +56,9 @@ class StoreUnavailable(StoreError):
 
 
 class StoreFormat(StoreError):
-    pass
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
 
 
 class StoreLost(StoreError):

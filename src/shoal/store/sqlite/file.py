@@ -139,7 +139,9 @@ def check_ours(connection: sqlite3.Connection, file: Path) -> bool:
     if application == APPLICATION_ID:
         found = int(meta(connection)["format"])
         if found != FORMAT:
-            raise StoreFormat(f"{file} has format {found}, this Shoal reads format {FORMAT}")
+            raise StoreFormat(
+                f"{file} has format {found}, this Shoal reads format {FORMAT}", "use the newer shoal that wrote it"
+            )
         return True
     if application or connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone():
         raise StoreFormat(f"{file} is not a Shoal store")

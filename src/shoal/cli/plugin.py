@@ -1,0 +1,29 @@
+"""`kubectl_complete-shoal`: what kubectl runs when somebody types Tab after `kubectl shoal`.
+
+It gets the words after `shoal`, the last of them unfinished, and prints one word a line with its meaning after a tab;
+the last line is a number by which kubectl tells the shell what else to offer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from click import Command, echo
+from click.shell_completion import ShellComplete
+
+ALSO_FILES, NOTHING_ELSE, FOLDERS_ONLY = 0, 4, 16
+
+
+def complete(command: Command, words: Sequence[str]) -> list[str]:
+    *before, unfinished = words or [""]
+    found = ShellComplete(command, {}, "kubectl shoal", "").get_completions(list(before), unfinished)
+    lines = [f"{item.value}\t{item.help}" if item.help else str(item.value) for item in found if item.type == "plain"]
+    kinds = {item.type for item in found}
+    directive = ALSO_FILES if "file" in kinds else FOLDERS_ONLY if "dir" in kinds else NOTHING_ELSE
+    return [*lines, f":{directive}"]
+
+
+def main(command: Command, words: Sequence[str]) -> int:
+    for line in complete(command, words):
+        echo(line)
+    return 0
