@@ -112,8 +112,8 @@ class _Check:
                 yield from self._answer(request)
             elif request.outcome is Outcome.REFUSED and request.verb == "update":
                 yield from self._refusal(request)
-        for each in self._followed:
-            yield from self._follower(each)
+        for followed in self._followed:
+            yield from self._follower(followed)
         yield from self._lost()
 
     # --- what is known ---
@@ -285,7 +285,8 @@ class _Check:
             told.add(each.revision)
             last = max(last, each.revision)
             if (each.kind == "ADDED") == (each.key in there):
-                yield Problem("gap", f"{who} was told {each.kind} {each.key} at {each.revision}, over {there.get(each.key)}")
+                over = there.get(each.key) or "nothing"
+                yield Problem("gap", f"{who} was told {each.kind} {each.key} at {each.revision}, over {over}")
             if each.kind == "DELETED":
                 there.pop(each.key, None)
             else:

@@ -108,7 +108,8 @@ def test_a_read_is_not_older_than_what_another_client_was_told() -> None:
     requests = [create("x", 10, 1.0), update("y", 10, 0, 2.0, outcome=UNKNOWN), get(10, "x", 101.0)]
     told = [added("a", 10, "x"), modified("a", 20, "y")]
     assert found(requests, *told) == {"stale"}
-    assert found([*requests[:2], create("b", 30, 3.0, key="b"), get(10, "x", 4.0)], *told, added("b", 30, "b")) == {"stale"}
+    other = create("b", 30, 3.0, key="b")
+    assert found([*requests[:2], other, get(10, "x", 4.0)], *told, added("b", 30, "b")) == {"stale"}
 
 
 @pytest.mark.parametrize(

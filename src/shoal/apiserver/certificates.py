@@ -1,8 +1,9 @@
 """The certificate authority of a Shoal directory: serving and client certificates, and the TLS context.
 
-`ca.crt`, `ca.key` are the authority; `serving.pem` holds the serving key and certificate in one file, so
-that they change together, and `serving.json` says what it covers and until when. With it a second start
-reads files and makes nothing: `issuing`, and `cryptography` with it, is only imported to issue.
+`ca.crt`, `ca.key` are the authority; certificates after the first in `ca.crt` are trusted beside it, so that it
+can be replaced. `serving.pem` holds the serving key and certificate in one file, so that they change together, and
+`serving.json` says what it covers and until when. With it a second start reads files and makes nothing: `issuing`,
+and `cryptography` with it, is only imported to issue.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Authority:
     def __init__(self, directory: Path, clock: Clock | None = None) -> None:
         self.directory = directory
         self._clock = clock or SystemClock()
-        self._loaded: Signer | None = None
+        self._loaded: tuple[bytes, Signer] | None = None
         directory.mkdir(parents=True, exist_ok=True)
         with _locked(directory):
             if not (directory / "ca.crt").exists():
@@ -64,17 +65,16 @@ class Authority:
     def ensure_serving(self, names: Iterable[str]) -> bool:
         """Makes `serving.pem` cover the DNS names and IP addresses; whether a new one was issued.
 
-        One that covers them is kept until 30 days before its end.
+        One that covers them is kept until 30 days before its end, whoever has put it there.
         """
         wanted = {_canonical(name) for name in names}
         with _locked(self.directory):
-            if self._covers(wanted):
+            if self._covers(wanted) or (self._adopts() and self._covers(wanted)):
                 return False
             issued = self._issued(lambda signer, now, end: signer.serving(sorted(wanted), now, end), LEAF_LIFETIME)
             chain = issued.key + issued.certificate
-            about = {"names": sorted(wanted), "notAfter": issued.not_after, "of": self._fingerprint(chain)}
             _replace(self.directory / "serving.pem", chain, 0o600)
-            _replace(self.directory / "serving.json", json.dumps(about).encode(), 0o644)
+            self._note(chain, sorted(wanted), issued.not_after)
         return True
 
     def issue_client(
@@ -118,14 +118,32 @@ class Authority:
     def _signer(self) -> Signer:
         from shoal.apiserver.issuing import Signer, WrongKey  # noqa: PLC0415
 
-        if self._loaded is None:
+        certificate = self.certificate
+        if self._loaded is None or self._loaded[0] != certificate:
             try:
-                self._loaded = Signer(self.certificate, (self.directory / "ca.key").read_bytes())
+                self._loaded = certificate, Signer(certificate, (self.directory / "ca.key").read_bytes())
             except WrongKey as error:
                 raise CertificateError(f"ca.key in {self.directory} is not the key of its ca.crt") from error
             except (OSError, ValueError) as error:
                 raise CertificateError(f"the certificate authority in {self.directory} is unusable: {error}") from error
-        return self._loaded
+        return self._loaded[1]
+
+    def _adopts(self) -> bool:
+        """Takes a serving certificate that somebody else has put there for this authority's own, if it is one."""
+        try:
+            chain = (self.directory / "serving.pem").read_bytes()
+            about = json.loads((self.directory / "serving.json").read_bytes())
+            if about["of"] == self._fingerprint(chain):
+                return False
+            names, not_after = self._signer().covered(chain)
+        except (OSError, ValueError, KeyError, TypeError, CertificateError):
+            return False
+        self._note(chain, sorted(names), not_after)
+        return True
+
+    def _note(self, chain: bytes, names: list[str], not_after: float) -> None:
+        about = {"names": names, "notAfter": not_after, "of": self._fingerprint(chain)}
+        _replace(self.directory / "serving.json", json.dumps(about).encode(), 0o644)
 
     def _covers(self, wanted: set[str]) -> bool:
         try:

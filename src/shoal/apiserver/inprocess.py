@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, MutableSet
 
 from shoal.objects.errors import BadRequest, Unavailable
 from shoal.objects.wire import Handler, Request, Response, StreamResponse, Upgrade
+from shoal.store.fencing import Holds, only_while
 
 
 class InProcessTransport:
@@ -19,6 +20,7 @@ class InProcessTransport:
         """`pipes` comes to hold the streams that are open."""
         self._handler = handler
         self._pipes: MutableSet[Pipe] = pipes if pipes is not None else set()
+        self._holds: Holds | None = None
 
     async def request(
         self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes
@@ -48,10 +50,22 @@ class InProcessTransport:
         answer.start(pipe)
         return answer.status, pipe.read()
 
+    def fenced(self, holds: Holds) -> InProcessTransport:
+        """The same, for who may write only while that is so."""
+        fenced = InProcessTransport(self._handler, self._pipes)
+        fenced._holds = holds
+        return fenced
+
     async def close(self) -> None:
         """Nothing is held open."""
 
     async def _call(self, request: Request) -> Response | StreamResponse:
+        if self._holds is not None and request.method != "GET":
+            with only_while(self._holds):
+                return await self._answered(request)
+        return await self._answered(request)
+
+    async def _answered(self, request: Request) -> Response | StreamResponse:
         answer = self._handler(request)
         made = answer if isinstance(answer, (Response, StreamResponse, Upgrade)) else await answer
         if isinstance(made, Upgrade):

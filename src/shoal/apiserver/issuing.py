@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
@@ -67,6 +68,21 @@ class Signer:
         ]
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "shoal")])
         return self._with_key(subject, alternatives, "server auth", now, end)
+
+    def covered(self, chain: bytes) -> tuple[list[str], float]:
+        """The names and the end of a serving certificate of this authority, given with its key. ValueError: it is none,
+        or of another authority."""
+        certificate = x509.load_pem_x509_certificate(chain)
+        key = serialization.load_pem_private_key(chain, password=None)
+        try:
+            certificate.verify_directly_issued_by(self._authority)
+            names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        except (InvalidSignature, TypeError, x509.ExtensionNotFound) as error:
+            raise ValueError("it is not of this authority") from error
+        if key.public_key() != certificate.public_key():
+            raise ValueError("its key is another one")
+        found = [*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress))]
+        return found, certificate.not_valid_after_utc.timestamp()
 
     def requested(self, request: bytes, uri: str, usages: Sequence[str], now: float, end: float) -> bytes:
         """A certificate for the key and names of a PKCS #10 request. ValueError: it is not sound.

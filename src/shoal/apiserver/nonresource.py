@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
+from urllib.parse import parse_qs
 
 import orjson
 
@@ -35,6 +36,8 @@ class NonResource:
         self._metrics = metrics
         self.checks: dict[str, Check] = {"ping": lambda: ""}
         self.ready_checks: dict[str, Check] = {}
+        self.look: Callable[[], Awaitable[None] | None] = lambda: None
+        """Before /readyz is answered: finds out what its checks then say."""
 
     def answer(
         self, request: Request, target: Target, user: User, cluster: LogicalCluster, query: dict[str, str]
@@ -51,7 +54,7 @@ class NonResource:
         if root == "openapi":
             return self._openapi.answer(self._core.clusters.registry(cluster), rest, request, query)
         if root in ("healthz", "livez", "readyz"):
-            return self._health(root, rest, query)
+            return self._health(root, rest, request.query)
         if path == "/version":
             return Response(200, orjson.dumps(version_info(cluster.version or KUBERNETES)))
         if path == "/metrics":
@@ -72,24 +75,29 @@ class NonResource:
         if not decision.allowed:
             raise forbidden(user, attributes, decision.reason)
 
-    def _health(self, root: str, only: str, query: dict[str, str]) -> Response:
+    def _health(self, root: str, only: str, query: str) -> Response:
+        asked = parse_qs(query, keep_blank_values=True)
         checks = {**self.checks, **(self.ready_checks if root == "readyz" else {})}
         if only:
             if only not in checks:
                 raise NotFound("the server could not find the requested resource")
             checks = {only: checks[only]}
-        excluded = query.get("exclude", "")
+        excluded = set() if only else set(asked.get("exclude", ()))
         lines, failed = [], []
         for name, check in checks.items():
-            problem = "" if name == excluded else check()
+            problem = "" if name in excluded else check()
             if problem:
                 failed.append(name)
-            lines.append(f"[{'-' if problem else '+'}]{name} {'failed: ' + problem if problem else 'ok'}")
+            fine = "excluded: ok" if name in excluded else "ok"
+            lines.append(f"[{'-' if problem else '+'}]{name} {'failed: ' + problem if problem else fine}")
+        unknown = ",".join(f'"{name}"' for name in sorted(excluded - checks.keys()))
+        if unknown:
+            lines.append(f"warn: some health checks cannot be excluded: no matches for {unknown}")
         text = "text/plain; charset=utf-8"
         if failed:
             said = "\n".join(lines) + f"\n{root} check failed\n"
             return Response(500, said.encode(), content_type=text)
-        if "verbose" in query and not only:
+        if "verbose" in asked and not only:
             return Response(200, ("\n".join(lines) + f"\n{root} check passed\n").encode(), content_type=text)
         return Response(200, b"ok", content_type=text)
 

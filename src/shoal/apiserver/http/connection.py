@@ -48,6 +48,8 @@ class Server(Protocol):
     """The `Date` line of this second."""
     now: float
     """`loop.time` as of the last tick."""
+    draining: bool
+    """Every answer is the last one of its connection."""
 
     @property
     def flusher(self) -> Flusher: ...
@@ -121,13 +123,18 @@ class Connection(asyncio.Protocol):
 
     # --- called by the server and the sink ---
 
+    @property
+    def streams(self) -> bool:
+        return isinstance(self._current, StreamSink)
+
     def finish(self) -> None:
-        """No further request; what is under way may end, a stream ends now."""
-        self._reader.ended = self._stopping = True
+        """No further request; what is under way, or was begun to be sent, may end; a stream ends now."""
+        self._stopping = True
+        self._reader.ended = self._reader.phase is Phase.IDLE
         if isinstance(self._current, StreamSink):
             self._closing = True
             self._current.close()
-        elif self._current is None and not self._reader.ready:
+        elif self._current is None and self._nothing_more():
             self._close()
 
     def abort(self) -> None:
@@ -307,7 +314,13 @@ class Connection(asyncio.Protocol):
         return b"" if self._incoming.chunks else _KEEP_ALIVE
 
     def _is_last(self) -> bool:
-        return not self._incoming.keep_alive or (self._reader.ended and not self._reader.ready)
+        if not self._incoming.keep_alive:
+            return True
+        return (self._reader.ended or self._server.draining) and self._nothing_more()
+
+    def _nothing_more(self) -> bool:
+        """Nobody has begun to send another request, as far as it is known here."""
+        return not self._reader.ready and (self._reader.ended or self._reader.phase is Phase.IDLE)
 
     # --- between requests ---
 

@@ -19,6 +19,8 @@ from shoal.objects.wire import Handler, Response
 _BACKLOG = 1024
 _PEER_ALIVE_AFTER = 180
 """Seconds of silence after which TCP asks whether the peer is still there: a watch may be silent for hours."""
+_STREAMS_AT_ONCE, _STREAMS_PAUSE = 100, 0.1
+"""How streams are ended when the server stops: all who followed them begin anew elsewhere, in the same moment."""
 
 
 class HttpServer:
@@ -39,6 +41,8 @@ class HttpServer:
         self._upgraded: set[Upgraded] = set()
         self.date = b""
         self.now = 0.0
+        self.draining = False
+        self._listener: socket.socket | None = None
         self._clock = clock or SystemClock()
         self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -47,11 +51,23 @@ class HttpServer:
     async def start(self, host: str, port: int, ssl_context: ssl.SSLContext | None = None) -> int:
         """Listens and returns the port: the one asked for, or a free one for 0."""
         loop = asyncio.get_running_loop()
-        listener = _listen(host, port)
-        self._one_gone = None
+        self._listener = _listen(host, port)
+        self._one_gone, self.draining = None, False
         self.flusher = Flusher(loop)
         self._tick(loop)
-        self._server = await loop.create_server(
+        self._server = await self._accept(self._listener.dup(), ssl_context)
+        return int(self._listener.getsockname()[1])
+
+    async def renew(self, ssl_context: ssl.SSLContext) -> None:
+        """From now on connections begin with this context. The socket stays: nobody who comes meanwhile is refused."""
+        if self._server is None or self._listener is None or self._one_gone is not None:
+            return
+        before, self._server = self._server, await self._accept(self._listener.dup(), ssl_context)
+        before.close()
+
+    async def _accept(self, listener: socket.socket, ssl_context: ssl.SSLContext | None) -> asyncio.Server:
+        loop = asyncio.get_running_loop()
+        return await loop.create_server(
             lambda: Connection(self, loop),
             sock=listener,
             ssl=ssl_context,
@@ -59,17 +75,23 @@ class HttpServer:
             ssl_handshake_timeout=self.limits.header_timeout if ssl_context else None,
             ssl_shutdown_timeout=2.0 if ssl_context else None,
         )
-        return int(listener.getsockname()[1])
+
+    def drain(self) -> None:
+        """Serves on; each client is told with its next answer to come back on another connection."""
+        self.draining = True
 
     async def stop(self, grace: float) -> None:
         """Accepts nothing more, ends streams properly, and gives what is under way `grace` seconds.
 
         Upgraded connections go last: requests that are under way may be answered through them.
         """
-        if self._server is None:
+        if self._server is None or self._listener is None:
             return
+        self.draining = True
         self._server.close()
+        self._listener.close()
         self._one_gone = asyncio.Event()
+        await self._end_streams(grace)
         await self._end(self._connections, grace)
         await self._end(self._upgraded, min(grace, 1.0))
         if self._timer is not None:
@@ -97,6 +119,17 @@ class HttpServer:
         self._upgraded.add(upgraded)
         self.forget(connection)
         return upgraded
+
+    async def _end_streams(self, grace: float) -> None:
+        """Bit by bit; none is cut off."""
+        streams = [connection for connection in self._connections if connection.streams]
+        # However many there are, half of the time is for what is under way.
+        at_once = max(_STREAMS_AT_ONCE, int(len(streams) * _STREAMS_PAUSE / max(grace / 2, _STREAMS_PAUSE)))
+        for first in range(0, len(streams), at_once):
+            if first:
+                await asyncio.sleep(_STREAMS_PAUSE)
+            for connection in streams[first : first + at_once]:
+                connection.finish()
 
     async def _end(self, held: Collection[Connection | Upgraded], grace: float) -> None:
         for connection in list(held):

@@ -19,6 +19,7 @@ from shoal.store.etcd.guarding import guard
 from shoal.store.etcd.history import Watches
 from shoal.store.etcd.messages import Keys
 from shoal.store.etcd.opening import Claim, check_members, claim, oldest_revision, read_claim
+from shoal.store.fencing import Fenced, condition
 from shoal.store.interface import (
     Advance,
     Compacted,
@@ -147,10 +148,12 @@ class EtcdStore:
 
     async def _decided(self, key: str, value: bytes | None, expected: int, request: Callable[[bool], Any]) -> int:
         """The revision of the write. `sure`: no earlier try of it can have been done."""
-        sure, seen = True, self.revision
+        sure, seen, holds = True, self.revision, condition()
 
         async def attempt() -> Any:
             nonlocal sure
+            if holds is not None and not holds():
+                raise Fenced
             try:
                 return await self._connection.once(lambda member: member.kv.Txn, request(sure))
             except Transient:
