@@ -44,7 +44,7 @@ def test_a_directory_that_kubectl_takes(tmp_path: Path) -> None:
 
 
 def test_the_image_is_one_the_bundle_can_run() -> None:
-    text = (DEPLOY / "Dockerfile").read_text()
+    text = (DEPLOY / "Containerfile").read_text()
     assert f"{IMAGE}:{__version__}" in text
     assert f"USER {USER}:{USER}\n" in text
     assert 'ENTRYPOINT ["shoal"]' in text

@@ -1,0 +1,99 @@
+{{- define "shoal.name" -}}
+{{- if contains "shoal" .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-shoal" (.Release.Name | trunc 34 | trimSuffix "-") -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "shoal.image" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default (.Chart.AppVersion | replace "+" "_") }}
+{{- end -}}
+
+{{/* What selects pods: never changes in the life of a release. With (dict "root" $ "part" "hub"). */}}
+{{- define "shoal.selector" -}}
+app.kubernetes.io/name: shoal-{{ .part }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+{{- with .worker }}
+shoal.dev/worker: {{ . }}
+{{- end }}
+{{- end -}}
+
+{{/* Without versions: a new chart alone starts no pod anew. */}}
+{{- define "shoal.podLabels" -}}
+{{ include "shoal.selector" . }}
+{{- with .root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "shoal.labels" -}}
+{{ include "shoal.podLabels" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | replace "+" "_" | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{/* Who a pod runs as, and where. */}}
+{{- define "shoal.pod" -}}
+enableServiceLinks: false
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+{{- range . }}
+- name: {{ . }}
+{{- end }}
+{{- end }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  fsGroup: 65532
+  fsGroupChangePolicy: OnRootMismatch
+  seccompProfile:
+    type: RuntimeDefault
+{{- end -}}
+
+{{- define "shoal.container" -}}
+image: {{ include "shoal.image" . }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities:
+    drop:
+    - ALL
+{{- end -}}
+
+{{/* Of a server at a port: the hub's, and a worker's own. */}}
+{{- define "shoal.serving" -}}
+ports:
+- name: api
+  containerPort: {{ . }}
+  protocol: TCP
+startupProbe:
+  httpGet: {path: /readyz, port: api, scheme: HTTPS}
+  periodSeconds: 2
+  timeoutSeconds: 5
+  failureThreshold: 150
+readinessProbe:
+  httpGet: {path: /readyz, port: api, scheme: HTTPS}
+  periodSeconds: 5
+  timeoutSeconds: 5
+  failureThreshold: 3
+livenessProbe:
+  httpGet: {path: /livez, port: api, scheme: HTTPS}
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 6
+{{- end -}}

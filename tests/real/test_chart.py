@@ -1,0 +1,227 @@
+"""The chart in `deploy/chart/shoal`, rendered by Helm 3 and 4: servers take every object, of Shoal and of Kubernetes,
+and what runs is what the plain manifests have."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bench.peer import KubeApiserver
+from shoal.assemble.syncer_manifest import rules
+from shoal.fleet.bundle.objects import Plan, bundle
+from shoal.kinds.workload import DEFAULT_RESOURCES
+from tests.packages.manifests import CHART, Object, check_arguments, containers, dry_run, id_of, plain, pod_of, read
+from tests.real.building import built, program
+from tests.serving import HANG, Server, fresh_cluster
+
+NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shoal-system"}}
+MONITORS: Object = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "servicemonitors.monitoring.coreos.com"},
+    "spec": {
+        "group": "monitoring.coreos.com",
+        "scope": "Namespaced",
+        "names": {"kind": "ServiceMonitor", "plural": "servicemonitors"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
+WORKER = {"name": "far", "hubSecret": "shoal-worker-far"}
+SYNCER = {"enabled": True, "cluster": "far"}
+PROVISIONER = {"enabled": True, "cluster": "default/east"}
+ETCD = {"endpoints": ["https://etcd-0.etcd:2379", "https://etcd-1.etcd:2379"], "tlsSecret": "etcd"}
+VALUES: dict[str, Object] = {
+    "as it is": {},
+    "three hubs on etcd": {
+        "hub": {
+            "replicas": 3,
+            "etcd": ETCD,
+            "advertiseAddress": "hub.example.com",
+            "rootProfile": "cluster",
+            "service": {
+                "type": "LoadBalancer",
+                "port": 7443,
+                "annotations": {"a": "b"},
+                "loadBalancerClass": "example.com/balancer",
+                "loadBalancerSourceRanges": ["10.0.0.0/8"],
+            },
+            "allowFrom": [{"ipBlock": {"cidr": "10.0.0.0/8"}}],
+            "persistence": {"size": "1Gi", "storageClass": "fast"},
+            "encryption": {"keySecret": "keys", "kinds": "secrets,configmaps"},
+            "bus": "nats://nats:4222",
+            "syncMode": "pull",
+            "audit": {"enabled": True},
+            "extraArgs": ["--idle-seconds", "60"],
+            "podAnnotations": {"a": "b"},
+            "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+        },
+        "image": {"tag": "1+2", "pullSecrets": ["pull"]},
+        "commonLabels": {"team": "fleet"},
+        "nodeSelector": {"kubernetes.io/os": "linux"},
+        "tolerations": [{"key": "control-plane", "operator": "Exists"}],
+        "priorityClassName": "high",
+    },
+    "everything": {
+        "workers": [
+            WORKER,
+            {**WORKER, "name": "near", "capacity": 0, "location": "north", "size": "1Gi", "storageClass": "fast"}
+            | {"bus": "nats://nats:4222", "resources": {}, "extraArgs": ["--idle-seconds", "60"]},
+        ],
+        "syncer": {**SYNCER, "resources": ["deployments.apps", "widgets.example.com"]},
+        "provisioner": {**PROVISIONER, "machinesSecret": "", "planner": "karpenter", "replicas": 1},
+    },
+    "a cluster elsewhere": {
+        "hub": {"enabled": False},
+        "workers": [WORKER],
+        "syncer": SYNCER,
+        "provisioner": PROVISIONER,
+        "networkPolicy": {"enabled": False},
+    },
+}
+
+
+class Helm:
+    def __init__(self, name: str, home: Path) -> None:
+        path = built(name)
+        if path is None:
+            pytest.skip(f"{name} (not built)")
+        self._path, self._home = path, home
+
+    def run(self, verb: str, values: Object, *more: str) -> subprocess.CompletedProcess[str]:
+        file = self._home / "values.yaml"
+        file.write_text(yaml.safe_dump(values))
+        environ = {"HOME": str(self._home), "PATH": os.environ["PATH"]}
+        command = [str(self._path), verb, *more, str(CHART), "--values", str(file), "--kube-version", "v1.36.4"]
+        return subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=HANG)
+
+    def template(self, values: Object) -> list[Object]:
+        done = self.run("template", values, "shoal", "--namespace", "shoal-system")
+        assert done.returncode == 0, done.stderr
+        return read(done.stdout)
+
+
+@pytest.fixture(params=["helm3", "helm4"])
+def helm(request: pytest.FixtureRequest, tmp_path: Path) -> Helm:
+    return Helm(request.param, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The kubeconfig of a real kube-apiserver."""
+    found = {name: file for name in ("kube-apiserver", "etcd") if (file := program(name)) is not None}
+    if len(found) < 2:
+        pytest.skip("kube-apiserver (not built)")
+    directory = tmp_path_factory.mktemp("kube-apiserver")
+    with KubeApiserver(directory, found) as server:
+        server.start()
+        cluster = {"server": f"https://127.0.0.1:{server.port}", "certificate-authority": "certs/apiserver.crt"}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "real", "cluster": cluster}],
+            "users": [{"name": "admin", "user": {"token": server.token}}],
+            "contexts": [{"name": "real", "context": {"cluster": "real", "user": "admin"}}],
+            "current-context": "real",
+        }
+        (directory / "kubeconfig").write_text(yaml.safe_dump(config))
+        yield directory / "kubeconfig"
+
+
+@pytest.mark.parametrize("given", VALUES)
+def test_every_object_is_taken_by_shoal(helm: Helm, given: str, still_server: Server, tmp_path: Path) -> None:
+    cluster = fresh_cluster(still_server, "cluster")
+    objects = helm.template(VALUES[given])
+    for container in containers(objects):
+        check_arguments(container["args"])
+    try:
+        cluster.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", MONITORS).ok()
+        dry_run([NAMESPACE, *objects], cluster.kubeconfig(tmp_path / "kubeconfig"), tmp_path)
+    finally:
+        cluster.close()
+
+
+def test_every_object_is_taken_by_kubernetes(kubernetes: Path, tmp_path: Path) -> None:
+    """Of the chart, and of the plain manifests."""
+    helm = Helm("helm4", tmp_path)
+    for objects in plain().values():
+        dry_run(objects, kubernetes, tmp_path)
+    for values in VALUES.values():
+        objects = [obj for obj in helm.template(values) if obj["kind"] != "ServiceMonitor"]
+        dry_run([NAMESPACE, *objects], kubernetes, tmp_path)
+
+
+def test_helm_finds_nothing_wrong(helm: Helm) -> None:
+    for values in VALUES.values():
+        done = helm.run("lint", values, "--strict")
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"hub": {"replicas": 3}}, "hub.replicas above 1 need hub.etcd.endpoints: a SQLite store is of one process"),
+        ({"syncer": {"enabled": True}}, "does not match pattern"),
+        ({"hub": {"replica": 3}}, "replica"),
+    ],
+)
+def test_what_cannot_work_is_refused(helm: Helm, values: Object, words: str) -> None:
+    done = helm.run("template", values, "shoal")
+    assert done.returncode != 0
+    assert words in done.stderr
+
+
+def test_parts_are_off_until_asked_for(helm: Helm) -> None:
+    kinds = {id_of(obj) for obj in helm.template({})}
+    assert {name.partition(" ")[0] for name in kinds} == {"ServiceAccount", "Service", "StatefulSet", "NetworkPolicy"}
+    many = {id_of(obj) for obj in helm.template(VALUES["three hubs on etcd"])}
+    assert {"PodDisruptionBudget shoal-system/shoal-hub", "ServiceMonitor shoal-system/shoal-hub"} <= many
+
+
+def test_what_runs_is_what_the_plain_manifests_run(helm: Helm) -> None:
+    """Pods alike but for what the chart adds to each; and the same rights."""
+    chart, files = helm.template({"workers": [WORKER], "syncer": SYNCER, "provisioner": PROVISIONER}), plain()
+    hub = pod_of(chart, "shoal-hub")
+    hub["containers"][0]["args"] = hub["containers"][0]["args"][:-2]
+    assert "--no-worker-processes" in hub["containers"][0]["args"][-1], "then comes the image for workers"
+    assert hub == pod_of(files["hub"], "shoal-hub")
+    assert pod_of(chart, "shoal-worker-far") == pod_of(bundle(Plan("far")), "shoal-worker-far")
+    for part in ("syncer", "provisioner"):
+        assert alike(pod_of(chart, f"shoal-{part}")) == alike(pod_of(files[part], f"shoal-{part}"))
+    roles = {id_of(obj): obj["rules"] for obj in chart if obj["kind"] in ("ClusterRole", "Role")}
+    assert roles.pop("ClusterRole -/shoal-syncer") == rules(DEFAULT_RESOURCES)
+    wanted = {
+        obj["kind"]: obj["rules"] for obj in files["provisioner"] if "rules" in obj and "-machines" not in id_of(obj)
+    }
+    assert {name.partition(" ")[0]: found for name, found in roles.items()} == wanted
+    own = {"hub": {"enabled": False}, "provisioner": {**PROVISIONER, "machinesSecret": ""}}
+    (both,) = (obj["rules"] for obj in helm.template(own) if obj["kind"] == "ClusterRole")
+    (machines,) = (
+        obj["rules"] for obj in files["provisioner"] if id_of(obj) == "ClusterRole -/shoal-provisioner-machines"
+    )
+    assert both == [*wanted["ClusterRole"], *machines]
+
+
+def alike(pod: Any) -> Any:
+    """Without what all pods of the chart have and those manifests do not need; namespaces are each one's own."""
+    more = {"fsGroup", "fsGroupChangePolicy", "runAsGroup"}
+    pod = {name: value for name, value in pod.items() if name != "enableServiceLinks"}
+    pod["securityContext"] = {name: value for name, value in pod["securityContext"].items() if name not in more}
+    (container,) = pod["containers"]
+    container.pop("imagePullPolicy", None)
+    container["args"] = [word for word in container["args"] if word not in ("shoal-system", "shoal-provisioner")]
+    for volume in pod["volumes"]:
+        volume.get("secret", {}).pop("defaultMode", None)
+    return pod
