@@ -20,6 +20,7 @@ from shoal.apiserver.entries import Entry as Entry
 from shoal.apiserver.fields import Listener, Pin, Pinned
 from shoal.apiserver.tables import Table as Table
 from shoal.store.interface import Event
+from shoal.telemetry.tracing import Changes
 
 log = logging.getLogger("shoal.apiserver")
 
@@ -43,6 +44,8 @@ class Kind:
         """Those who listen for one value of a field: by cluster and field."""
         self.removed: dict[str, dict[str, int]] = {}
         """Deleted bootstrap objects: cluster -> key -> the revision of their removal mark in the store."""
+        self.sent = 0
+        """Events told to watches."""
 
     def table(self, cluster: str) -> Table:
         table = self.tables.get(cluster)
@@ -229,6 +232,8 @@ class Cache:
         self._ages: deque[tuple[Kind, Change]] = deque()
         self._observers: dict[Observer, None] = {}
         self._arrivals: list[asyncio.Future[None]] = []
+        self.traced: Changes | None = None
+        """None: nothing is traced."""
 
     def kind(self, group: str, plural: str) -> Kind:
         return self.stored(f"{group or 'core'}/{plural}")
@@ -266,6 +271,8 @@ class Cache:
             if change is not None:
                 self._ages.append((kind, change))
                 self._bytes += len(change.last.data)
+                if self.traced is not None:
+                    change.traceparent = self.traced.delivered(event.key, event.value)
                 kind.announce(change)
                 if self._observers:
                     self._tell(kind, change)

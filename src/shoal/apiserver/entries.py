@@ -58,7 +58,7 @@ class Entry:
 class Change:
     """One step of one object. `new` is None for a deletion, `old` for a creation."""
 
-    __slots__ = ("cluster", "frames", "new", "old", "revision")
+    __slots__ = ("cluster", "frames", "new", "old", "revision", "traceparent")
 
     def __init__(self, revision: int, cluster: str, old: Entry | None, new: Entry | None) -> None:
         self.revision = revision
@@ -67,6 +67,8 @@ class Change:
         self.new = new
         self.frames: dict[object, bytes] = {}
         """Encoded watch events by view: each is made once and shared by every watcher."""
+        self.traceparent = ""
+        """Of the request that made it, where that is traced."""
 
     @property
     def last(self) -> Entry:

@@ -193,7 +193,7 @@ class Controllers:
         for name in names:
             running._begin(name, place, identity)
         if wanted.health is not None:
-            running._health = Health(lambda: {name: lease.holds for name, lease in running.leases.items()})
+            running._health = Health()
             running.health_port = await running._health.start(*wanted.health)
         return running
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 from shoal.apiserver.http import HttpServer
+from shoal.assemble.telemetry import process_metrics
 from shoal.objects.wire import Request, Response
 
 TEXT = "text/plain; charset=utf-8"
@@ -12,9 +11,7 @@ STOP_SECONDS = 1.0
 
 
 class Health:
-    def __init__(self, leading: Callable[[], Mapping[str, bool]], more: Callable[[], str] = str) -> None:
-        """`leading`: by the name of each lease, whether this process holds it. `more`: metrics of its own."""
-        self._leading, self._more = leading, more
+    def __init__(self) -> None:
         self._http = HttpServer(self._handle)
 
     async def start(self, host: str, port: int) -> int:
@@ -30,11 +27,5 @@ class Health:
         if request.path in ("/healthz", "/readyz"):
             return Response(200, b"ok", TEXT)
         if request.path == "/metrics":
-            return Response(200, self._metrics(), f"{TEXT}; version=0.0.4")
+            return Response(200, process_metrics().encode(), f"{TEXT}; version=0.0.4")
         return Response(404, b"404 page not found\n", TEXT)
-
-    def _metrics(self) -> bytes:
-        name = "leader_election_master_status"
-        lines = [f"# HELP {name} Whether this process acts: 1, or another does: 0.", f"# TYPE {name} gauge"]
-        lines += [f'{name}{{name="{lease}"}} {int(holds)}' for lease, holds in sorted(self._leading().items())]
-        return ("\n".join(lines) + "\n" + self._more()).encode()

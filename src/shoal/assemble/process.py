@@ -6,7 +6,6 @@ import asyncio
 import gc
 import os
 import signal
-import sys
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
@@ -14,7 +13,9 @@ from typing import Any, Protocol
 import uvloop
 
 from shoal.apiserver.malloc import tune
+from shoal.assemble.tracing import exporting
 from shoal.objects.errors import StoreError
+from shoal.telemetry.logs import say
 
 END_SECONDS = 20.0
 """After which a process that does not stop is ended all the same."""
@@ -45,12 +46,16 @@ def serve(start: Callable[[], Awaitable[Running]]) -> None:
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         asked.cancel()
         lost = running.failure.result() if running.failure.done() else None
-        print("stopping", file=sys.stderr)
+        say("stopping")
         await running.stop()
         if lost is not None:
             raise lost
 
-    uvloop.run(main())
+    async def traced() -> None:
+        async with exporting():
+            await main()
+
+    uvloop.run(traced())
 
 
 def end_with_input() -> None:

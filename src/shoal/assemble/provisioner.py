@@ -30,7 +30,6 @@ from shoal.objects.errors import AlreadyExists, NotFound, ShoalError, StoreError
 from shoal.provision.clusterapi.provider import DEPLOYMENTS, MACHINES
 from shoal.provision.homes import Homes, OneHome
 from shoal.provision.loops import Runnable, provision_loops
-from shoal.provision.metrics import render
 from shoal.provision.settings import PLANNERS, Settings
 from shoal.provision.simulation.model import BEST_EFFORT, IGNORE, RESPECT, STRICT
 from shoal.provision.view import CLAIMS, CLASSES, OVERLAYS, POOLS
@@ -99,7 +98,7 @@ class Provisioner:
             raise NoCluster(wanted.namespace, wanted.name) from None
         running._begin(OneHome(hosted, management, wanted.namespace, wanted.name), wanted, clock)
         if wanted.health is not None:
-            running._health = Health(running._leading, render)
+            running._health = Health()
             running.health_port = await running._health.start(*wanted.health)
         return running
 
@@ -116,9 +115,6 @@ class Provisioner:
         identity = f"{socket.gethostname()}_{secrets.token_hex(8)}"
         self.lease = Lease(homes.hosted, clock, wanted.lease_namespace, AGENT, identity)
         self._task = asyncio.create_task(self.lease.run(run), name="lease of provisioner")
-
-    def _leading(self) -> dict[str, bool]:
-        return {} if self.lease is None else {AGENT: self.lease.holds}
 
     async def stop(self) -> None:
         if self._task is not None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
+from shoal.assemble.health import Health
 from shoal.assemble.process import serve
 from shoal.assemble.running import Runnable, run_all
 from shoal.client.https import HttpsTransport
@@ -76,6 +77,12 @@ class PullProcess:
         self._task: asyncio.Task[None] | None = None
         self.failure: asyncio.Future[StoreError] = asyncio.get_running_loop().create_future()
         """There is no store to lose here."""
+        self._health: Health | None = None
+
+    async def serve_health(self, host: str, port: int) -> int:
+        """The port it listens at."""
+        self._health = Health()
+        return await self._health.start(host, port)
 
     @classmethod
     async def start(
@@ -99,11 +106,19 @@ class PullProcess:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        if self._health is not None:
+            await self._health.stop()
         await self._hub.close()
 
 
 def run_syncer(
-    hub: Path, cluster: Path | None, context: str, name: str, resources: tuple[str, ...], ready: Callable[[], None]
+    hub: Path,
+    cluster: Path | None,
+    context: str,
+    name: str,
+    resources: tuple[str, ...],
+    ready: Callable[[], None],
+    health: tuple[str, int] | None = None,
 ) -> None:
     """Until SIGTERM or SIGINT."""
 
@@ -118,6 +133,8 @@ def run_syncer(
                 return client_to(endpoint, AGENT)
 
         running = await PullProcess.start(name, load(hub, agent=AGENT), local, resources)
+        if health is not None:
+            await running.serve_health(*health)
         ready()
         return running
 

@@ -26,6 +26,7 @@ from shoal.assemble.store_settings import StoreSettings
 from shoal.clock import Clock
 from shoal.fleet.processes.decide import failures_after
 from shoal.fleet.processes.interface import Here
+from shoal.telemetry import logs, tracing
 
 OWNER, LOG = "worker-uid", "worker.log"
 STOP_SECONDS = 15.0
@@ -121,6 +122,7 @@ class WorkerProcesses:
             *("--hub", hub.url, "--ca-hash", authority_hash(hub.authority)),
             *("--data-dir", str(directory), "--idle-seconds", str(hub.idle_seconds)),
             *_sealing(hub.store),
+            *_telemetry(),
         ]
         output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         read, pipe = os.pipe()  # no other child gets an end of it: Python's descriptors are not inherited
@@ -180,6 +182,12 @@ def _sealing(store: StoreSettings) -> list[str]:
         return []
     kinds = ",".join(store.encrypted_kinds) or "none"
     return ["--encryption-key-file", str(Path(store.encryption_key_file).absolute()), "--encrypted-kinds", kinds]
+
+
+def _telemetry() -> list[str]:
+    """As of this process, but for people to read: what it said last is told when it ends."""
+    traces = ["--tracing-endpoint", tracing.endpoint] if tracing.endpoint else []
+    return ["--log-level", logs.level(), *traces]
 
 
 def _place(root: Path) -> str:

@@ -9,9 +9,11 @@ import click
 
 from shoal.cli.asking import AskingError
 from shoal.cli.leading import leading_options
+from shoal.cli.telemetry import telemetry_options
 from shoal.client.transport import Unreachable
 from shoal.kinds.workload import DEFAULT_RESOURCES
 from shoal.objects.errors import Forbidden, Unauthorized
+from shoal.telemetry.logs import say
 
 if TYPE_CHECKING:
     from shoal.assemble.controllers import Controllers
@@ -63,6 +65,7 @@ def loop_names(context: click.Context, option: click.Parameter, value: str) -> t
     help="Whether a negotiated API is served without anybody saying so.",
 )
 @leading_options
+@telemetry_options
 def command(
     kubeconfig: Path,
     context: str,
@@ -107,4 +110,4 @@ def command(
 
 
 def announce(running: Controllers) -> None:
-    click.echo("the loops run until this process ends", err=True)
+    say("the loops run until this process ends")

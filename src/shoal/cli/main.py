@@ -14,6 +14,7 @@ import click
 
 from shoal import __version__
 from shoal.objects.errors import ShoalError, StoreError
+from shoal.telemetry.logs import say
 
 COMMANDS = {
     "up": "hub, workers and every loop in one process",
@@ -117,9 +118,7 @@ def main() -> None:
 
 def fail(message: str, hint: str = "", exit_code: int = 1) -> NoReturn:
     """What went wrong, then the command to type."""
-    print(f"error: {message}", file=sys.stderr)
-    if hint:
-        print(f"hint: {hint}", file=sys.stderr)
+    say(message, error=True, hint=hint)
     raise SystemExit(exit_code)
 
 

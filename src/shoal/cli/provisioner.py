@@ -8,9 +8,11 @@ import click
 
 from shoal.cli.asking import AskingError
 from shoal.cli.leading import leading_options
+from shoal.cli.telemetry import telemetry_options
 from shoal.client.transport import Unreachable
 from shoal.kinds.karpenter import seconds
 from shoal.objects.errors import Forbidden, Unauthorized
+from shoal.telemetry.logs import say
 
 PLANNERS, PREFERENCES, MIN_VALUES = ("karpenter", "optimal"), ("Respect", "Ignore"), ("Strict", "BestEffort")
 """As `assemble.provisioner` has them, which loads for longer than help may take; of each policy the first is usual."""
@@ -88,6 +90,7 @@ def gates(context: click.Context, option: click.Parameter, value: str) -> dict[s
 @click.option("--feature-gates", default="", callback=gates, metavar="NAME=true,…", help=f"Some of {', '.join(GATES)}.")
 @click.option("--install-crds", is_flag=True, help="Creates the definitions that the cluster lacks.")
 @leading_options
+@telemetry_options
 def command(
     kubeconfig: Path | None,
     context: str,
@@ -134,4 +137,4 @@ def command(
 
 
 def announce() -> None:
-    click.echo("nodes are provisioned until this process ends", err=True)
+    say("nodes are provisioned until this process ends")

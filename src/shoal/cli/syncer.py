@@ -7,9 +7,12 @@ from pathlib import Path
 import click
 
 from shoal.cli.asking import AskingError
+from shoal.cli.leading import address
+from shoal.cli.telemetry import telemetry_options
 from shoal.client.transport import Unreachable
 from shoal.kinds.workload import DEFAULT_RESOURCES
 from shoal.objects.errors import Forbidden, Unauthorized
+from shoal.telemetry.logs import say
 
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
@@ -31,8 +34,17 @@ FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     metavar="A,B",
     help="What the hub is told that the cluster serves; * is everything.",
 )
+@click.option(
+    "--health-address", callback=address, metavar="HOST:PORT", help="Serves /healthz, /readyz and /metrics there."
+)
+@telemetry_options
 def command(
-    from_kubeconfig: Path, to_kubeconfig: Path | None, to_context: str, cluster: str, resources_to_sync: str
+    from_kubeconfig: Path,
+    to_kubeconfig: Path | None,
+    to_context: str,
+    cluster: str,
+    resources_to_sync: str,
+    health_address: tuple[str, int] | None,
 ) -> None:
     """Syncs one cluster until it is stopped: what the hub has for it goes down, status goes up.
 
@@ -42,7 +54,11 @@ def command(
 
     resources = tuple(name.strip() for name in resources_to_sync.split(",") if name.strip())
     try:
-        run_syncer(from_kubeconfig, to_kubeconfig, to_context, cluster, resources, lambda: announce(cluster))
+        run_syncer(
+            *(from_kubeconfig, to_kubeconfig, to_context, cluster, resources),
+            lambda: announce(cluster),
+            health_address,
+        )
     except Unreachable as error:
         raise AskingError(str(error), exit_code=3) from None
     except (Unauthorized, Forbidden) as error:
@@ -50,4 +66,4 @@ def command(
 
 
 def announce(cluster: str) -> None:
-    click.echo(f"{cluster} is synced until this process ends", err=True)
+    say(f"{cluster} is synced until this process ends")

@@ -13,7 +13,9 @@ import click
 from shoal.assemble.datadir import default_data_dir
 from shoal.cli.serving import bus_options, idle_option, parse_bus, split_address
 from shoal.cli.storing import store_options, store_settings
+from shoal.cli.telemetry import telemetry_options
 from shoal.kinds.joining import split_token, wrong_name
+from shoal.telemetry.logs import say
 
 if TYPE_CHECKING:
     from shoal.assemble.worker import HubGiven, Worker
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 @store_options
 @bus_options
 @idle_option
+@telemetry_options
 @click.option("--supervised", is_flag=True, hidden=True, help="A hub runs it: it ends with its standard input.")
 def command(
     hub_kubeconfig: Path | None,
@@ -100,4 +103,4 @@ def hub_given(kubeconfig: Path | None, address: str, token: str, ca_hash: str) -
 
 
 def announce(worker: Worker) -> None:
-    click.echo(f"the worker's own API is at {worker.shoal.server.url}", err=True)
+    say(f"the worker's own API is at {worker.shoal.server.url}")

@@ -7,9 +7,12 @@ import os
 import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping
+from time import monotonic
+from urllib.parse import urlsplit
 
 import aiohttp
 
+from shoal.client.metrics import FAILED, note_answer, note_stream
 from shoal.client.transport import Unreachable
 
 _KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
@@ -20,6 +23,7 @@ class HttpsTransport:
 
     def __init__(self, server: str, context: ssl.SSLContext | None, cut: float = 60.0) -> None:
         self._server = server.rstrip("/")
+        self._host = urlsplit(server).netloc
         self._context = context
         self._cut = cut
         self._session: aiohttp.ClientSession | None = None
@@ -33,13 +37,16 @@ class HttpsTransport:
     async def request(
         self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes
     ) -> tuple[int, Mapping[str, str], bytes]:
-        timeout = aiohttp.ClientTimeout(total=self._cut)
+        timeout, began = aiohttp.ClientTimeout(total=self._cut), monotonic()
         try:
             async with self._open().request(
                 method, self._url(path, query), headers=headers, data=body or None, timeout=timeout
             ) as answer:
-                return answer.status, {k.lower(): v for k, v in answer.headers.items()}, await answer.read()
+                content = await answer.read()
+                note_answer(method, self._host, str(answer.status), began)
+                return answer.status, {k.lower(): v for k, v in answer.headers.items()}, content
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            note_answer(method, self._host, FAILED, began)
             raise Unreachable(f"{self._server} cannot be reached: {_why(error)}") from error
 
     async def stream(
@@ -49,7 +56,9 @@ class HttpsTransport:
         try:
             answer = await self._open().request(method, self._url(path, query), headers=headers, timeout=timeout)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            note_stream(self._host, FAILED)
             raise Unreachable(f"{self._server} cannot be reached: {_why(error)}") from error
+        note_stream(self._host, str(answer.status))
         return answer.status, _pieces(answer)
 
     def _url(self, path: str, query: str) -> str:

@@ -13,6 +13,7 @@ import orjson
 
 from shoal.client.transport import Transport
 from shoal.objects.errors import from_status
+from shoal.telemetry import tracing
 
 Object = dict[str, Any]
 PAGE = 500
@@ -157,6 +158,7 @@ class Client:
                         yield _event(line, status)
         if rest:
             yield _event(rest, status)
+        tracing.current.set(None)
 
     async def call(
         self,
@@ -171,10 +173,29 @@ class Client:
         headers = {**self._headers, "content-type": content} if body is not None else self._headers
         parameters = urlencode({key: value for key, value in (query or {}).items() if value})
         data = orjson.dumps(body) if body is not None else b""
-        status, _, answer = await self._transport.request(method, path, parameters, headers, data)
+        if tracing.tracer is not None and (context := tracing.following()) is not None:
+            status, answer = await self._traced(tracing.tracer, context, method, path, parameters, headers, data)
+        else:
+            status, _, answer = await self._transport.request(method, path, parameters, headers, data)
         if brief and status < 300:
             return {"metadata": msgspec.structs.asdict(_HEADING.decode(answer).metadata)}
         return _checked(answer, status)
+
+    async def _traced(
+        self,
+        tracer: tracing.Tracer,
+        context: tracing.Context,
+        method: str,
+        path: str,
+        query: str,
+        headers: Mapping[str, str],
+        body: bytes,
+    ) -> tuple[int, bytes]:
+        with tracer.span("client", f"{method} {path}", tracing.CLIENT, context) as span:
+            known = {**headers, "traceparent": span.context.traceparent}
+            status, _, answer = await self._transport.request(method, path, query, known, body)
+            span.attributes["http.response.status_code"] = status
+        return status, answer
 
     async def read(self, path: str) -> Object:
         """Any path of the cluster that is not about a resource: /readyz, /apis/GROUP, /openapi/v3/…"""
@@ -230,4 +251,7 @@ def _event(line: bytes, status: int) -> Object:
     event = _checked(line, status)
     if event.get("type") == "ERROR":
         raise from_status(event["object"], int(event["object"].get("code", 500)))
+    if tracing.tracer is not None:
+        # Whoever is told of the event acts in its trace, until the next one comes.
+        tracing.current.set(tracing.parsed(event.get("traceparent", "")))
     return event

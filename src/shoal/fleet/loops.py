@@ -13,6 +13,7 @@ from shoal.fleet.bus.traffic import Traffic
 from shoal.fleet.bus.watch import WatchBus
 from shoal.fleet.health.controller import health_loops
 from shoal.fleet.joining.controller import joining_loops
+from shoal.fleet.metrics import FleetMetrics
 from shoal.fleet.moving.controller import Departures
 from shoal.fleet.processes.controller import Supervisor
 from shoal.fleet.processes.interface import Processes
@@ -46,7 +47,7 @@ def fleet_hub_loops(client: Client, clock: Clock, over: BusSettings = WATCH) -> 
     rebalancer = Rebalancer(client, clock, departures.moves)
     moving: list[Runnable] = [departures.loop, departures.moves.loop, rebalancer.loop]
     loops: list[Runnable] = [*scheduler.loops, *health_loops(client, clock), *joining_loops(client, clock), *moving]
-    loops.append(Shrinking(client, clock).loop)
+    loops += [Shrinking(client, clock).loop, FleetMetrics(client, clock)]
     return [*loops, *_bus_loops(client, clock, over)]
 
 

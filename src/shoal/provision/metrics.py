@@ -1,4 +1,5 @@
-"""The metrics of provisioning, under the names Karpenter's dashboards know; what they are made of is in `meters`.
+"""The metrics of provisioning, under the names Karpenter's dashboards know; what they are made of is in
+`telemetry.meters`.
 
 Each is fed where the thing happens: `NODES_CREATED.inc(cluster, nodepool=pool, zone=zone)`. Those of class `Lookup` are
 read from the view when somebody scrapes. Upstream's summaries are histograms here.
@@ -6,7 +7,7 @@ read from the view when somebody scrapes. Upstream's summaries are histograms he
 
 from __future__ import annotations
 
-from shoal.provision.meters import Counter, Gauge, Histogram, Lookup, Meter, written
+from shoal.telemetry.meters import Counter, Gauge, Histogram, Lookup, Meter, written
 
 _ALL: list[Meter] = []
 
@@ -42,7 +43,7 @@ def _seconds(name: str, text: str, *labels: str, buckets: tuple[float, ...] = SE
 
 
 def _lookup(name: str, text: str, *labels: str) -> Lookup:
-    meter = Lookup(f"karpenter_{name}", text, labels)
+    meter = Lookup(name if name.startswith("shoal_") else f"karpenter_{name}", text, labels)
     _ALL.append(meter)
     return meter
 
@@ -141,6 +142,7 @@ STATE_SYNCED = _lookup("cluster_state_synced", "Whether all there is has been li
 STATE_NODES = _lookup("cluster_state_node_count", "Nodes that are known.")
 UTILIZATION = _lookup("cluster_utilization_percent", "Requests of pods by what nodes have.", "resource_type")
 
+NODES_COST = _lookup("shoal_provision_node_cost", "What a node costs an hour.", "node_name", "nodepool")
 PLAN_COST = _gauge("shoal_provision_plan_cost", "What the nodes of the last plan cost an hour.")
 PLAN_BOUND = _gauge("shoal_provision_plan_bound", "What no plan for these pods can cost less than.")
 PLAN_GAP_RATIO = _gauge("shoal_provision_plan_gap_ratio", "Cost by bound, less one.")

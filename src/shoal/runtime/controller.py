@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from shoal.client.reflector import Key, Reflector
@@ -13,6 +14,7 @@ from shoal.client.transport import Unreachable
 from shoal.clock import Clock
 from shoal.objects.errors import StatusError
 from shoal.runtime.queue import WorkQueue
+from shoal.runtime.traced import work_on
 
 log = logging.getLogger("shoal.runtime")
 
@@ -37,7 +39,7 @@ class Controller:
     ) -> None:
         self.name = name
         self._workers = workers
-        self._queue: WorkQueue[Key] = WorkQueue(clock)
+        self._queue: WorkQueue[Key] = WorkQueue(clock, name)
         self._wanted, self._reconcile = wanted, reconcile
         self.reflector = Reflector(client, kind, clock, self._changed, shared=True)
 
@@ -62,7 +64,7 @@ class Controller:
                 self._queue.done(key)
                 continue
             try:
-                later = await self._reconcile(key, obj)
+                later = await work_on(self.name, self._queue, key, partial(self._reconcile, key, obj))
             except (StatusError, Unreachable) as error:
                 pause = self._queue.failed(key)
                 log.info("%s: %s: %s; again in %.1f s", self.name, "/".join(filter(None, key)), error, pause)

@@ -15,12 +15,15 @@ from shoal.client.requests import Client, Kind
 from shoal.client.transport import Unreachable
 from shoal.clock import Clock, rfc3339_micro
 from shoal.objects.errors import AlreadyExists, Conflict, NotFound, StatusError
+from shoal.runtime.metrics import tell_of_leader
 
 log = logging.getLogger("shoal.runtime")
 
 Object = dict[str, Any]
 LEASES = Kind("coordination.k8s.io", "v1", "leases")
 DURATION, RENEW_DEADLINE, RETRY = 15, 10.0, 2.0
+RELEASE_SECONDS = 5.0
+"""A server that cannot be asked must not keep a process from its end."""
 
 
 def claimed(lease: Object | None, identity: str, now: str, duration: int, expired: bool) -> Object | None:
@@ -37,12 +40,29 @@ def claimed(lease: Object | None, identity: str, now: str, duration: int, expire
 
 
 class Lease:
-    def __init__(self, client: Client, clock: Clock, namespace: str, name: str, identity: str) -> None:
-        self._client, self._clock = client, clock
-        self._namespace, self._name, self._identity = namespace, name, identity
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        namespace: str,
+        name: str,
+        identity: str,
+        since: Callable[[], float] | None = None,
+    ) -> None:
+        """`since`: seconds that go on while the machine is suspended, where `clock.monotonic` does not."""
+        self._client, self._clock, self._since = client, clock, since or clock.monotonic
+        self._namespace, self.name, self._identity = namespace, name, identity
         self._seen: tuple[str, str] = ("", "")
         self._seen_at = 0.0
+        self._asked = 0.0
+        """When the renewal was sent that was the last to be answered."""
         self.holds = False
+        tell_of_leader(self)
+
+    def is_valid(self) -> bool:
+        """Whether nobody else can hold it now, nor before a request that is sent now has failed: to be asked in the
+        moment of a write. A process that was paused learns here that its time is over."""
+        return self.holds and self._since() - self._asked < RENEW_DEADLINE
 
     async def run(self, work: Callable[[], Awaitable[None]]) -> None:
         """Does the work whenever this process is the holder; the work is cancelled when it is not any more."""
@@ -51,7 +71,7 @@ class Lease:
                 while not await self._take():
                     await self._clock.sleep(RETRY)
                 self.holds = True
-                log.info("%s holds the lease %s", self._identity, self._name)
+                log.info("%s holds the lease %s", self._identity, self.name)
                 working = asyncio.ensure_future(work())
                 try:
                     await self._keep(working)
@@ -59,39 +79,38 @@ class Lease:
                     self.holds = False
                     working.cancel()
                     await asyncio.gather(working, return_exceptions=True)
-                log.warning("%s lost the lease %s", self._identity, self._name)
+                log.warning("%s lost the lease %s", self._identity, self.name)
         finally:
             await self._release()
 
     async def _keep(self, working: asyncio.Future[None]) -> None:
         """Until the lease is another's, could not be renewed in time, or the work has ended."""
-        renewed = self._clock.monotonic()
-        while not working.done() and self._clock.monotonic() - renewed < RENEW_DEADLINE:
+        while not working.done() and self.is_valid():
             await self._clock.sleep(RETRY)
+            left = RENEW_DEADLINE - (self._since() - self._asked)
             try:
-                async with asyncio.timeout(RENEW_DEADLINE):
+                async with asyncio.timeout(max(left, 0.0)):
                     if not await self._renew():
                         return
             except (StatusError, Unreachable, TimeoutError) as error:
-                log.info("lease %s: %s", self._name, error)
-            else:
-                renewed = self._clock.monotonic()
+                log.info("lease %s: %s", self.name, error)
 
     async def _take(self) -> bool:
         try:
             return await self._renew()
         except (StatusError, Unreachable) as error:
-            log.info("lease %s: %s", self._name, error)
+            log.info("lease %s: %s", self.name, error)
             return False
 
     async def _renew(self) -> bool:
         """Takes the lease, or renews it. False: it is another's."""
+        asked = self._since()
         lease = await self._read()
         spec = (lease or {}).get("spec") or {}
         seen = (spec.get("holderIdentity") or "", spec.get("renewTime") or "")
         if seen != self._seen:
-            self._seen, self._seen_at = seen, self._clock.monotonic()
-        expired = self._clock.monotonic() - self._seen_at >= float(spec.get("leaseDurationSeconds") or DURATION)
+            self._seen, self._seen_at = seen, self._since()
+        expired = self._since() - self._seen_at >= float(spec.get("leaseDurationSeconds") or DURATION)
         mine = claimed(lease, self._identity, rfc3339_micro(self._clock.now()), DURATION, expired)
         if mine is None:
             return False
@@ -99,17 +118,18 @@ class Lease:
             await self._write(lease, mine)
         except (AlreadyExists, Conflict):
             return False
+        self._asked = asked
         return True
 
     async def _read(self) -> Object | None:
         try:
-            return await self._client.get(LEASES, self._name, self._namespace)
+            return await self._client.get(LEASES, self.name, self._namespace)
         except NotFound:
             return None
 
     async def _write(self, lease: Object | None, mine: Object) -> None:
         if lease is None:
-            metadata = {"name": self._name, "namespace": self._namespace}
+            metadata = {"name": self.name, "namespace": self._namespace}
             made = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, **mine}
             await self._client.create(LEASES, made, self._namespace)
         else:
@@ -118,9 +138,10 @@ class Lease:
     async def _release(self) -> None:
         """So that another need not wait."""
         try:
-            lease = await self._read()
-            if lease is not None and (lease.get("spec") or {}).get("holderIdentity") == self._identity:
-                lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
-                await self._client.update(LEASES, lease)
-        except (StatusError, Unreachable):
+            async with asyncio.timeout(RELEASE_SECONDS):
+                lease = await self._read()
+                if lease is not None and (lease.get("spec") or {}).get("holderIdentity") == self._identity:
+                    lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
+                    await self._client.update(LEASES, lease)
+        except (StatusError, Unreachable, TimeoutError):
             pass

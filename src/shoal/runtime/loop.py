@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Hashable
+from functools import partial
 from typing import Generic, TypeVar
 
 from shoal.client.transport import Unreachable
 from shoal.clock import Clock
 from shoal.objects.errors import ShoalError, StatusError
 from shoal.runtime.queue import WorkQueue
+from shoal.runtime.traced import work_on
 
 log = logging.getLogger("shoal.runtime")
 
@@ -29,9 +31,10 @@ class Loop(Generic[K]):
     def __init__(
         self, name: str, clock: Clock, reconcile: Callable[[K], Awaitable[float | None]], workers: int = WORKERS
     ) -> None:
-        """`reconcile` answers when to come back, or None for the next change."""
+        """`reconcile` answers when to come back, or None for the next change. What follows a space in the name tells
+        loops of one kind apart, and is left out of metrics."""
         self.name = name
-        self.queue: WorkQueue[K] = WorkQueue(clock)
+        self.queue: WorkQueue[K] = WorkQueue(clock, name.partition(" ")[0])
         self.sources: list[Source] = []
         self._reconcile, self._workers = reconcile, workers
 
@@ -49,7 +52,7 @@ class Loop(Generic[K]):
         while True:
             key = await self.queue.take()
             try:
-                later = await self._reconcile(key)
+                later = await work_on(self.name, self.queue, key, partial(self._reconcile, key))
             except (StatusError, Unreachable, Later) as error:
                 pause = self.queue.failed(key)
                 log.info("%s: %s: %s; again in %.1f s", self.name, key, error, pause)

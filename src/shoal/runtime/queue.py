@@ -8,6 +8,8 @@ from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 from shoal.clock import Clock
+from shoal.runtime.metrics import queue_meter
+from shoal.telemetry import tracing
 
 K = TypeVar("K", bound=Hashable)
 
@@ -15,26 +17,42 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.05, 60.0
 
 
 class WorkQueue(Generic[K]):
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, name: str = "unnamed") -> None:
+        """`name`: in metrics."""
         self._clock = clock
+        self._meter = queue_meter(name, self)
         self._waiting: deque[K] = deque()
-        self._known: set[K] = set()
+        self._known: dict[K, float] = {}
+        """Those that wait, and since when."""
         self._working: dict[K, float] = {}
         """Since when."""
         self._again: set[K] = set()
         self._failures: dict[K, tuple[int, float]] = {}
         """How often, and until when the key rests because of it."""
         self._ready = asyncio.Event()
+        self._traces: dict[K, tracing.Context] = {}
         self._later: dict[K, tuple[float, asyncio.Task[None]]] = {}
         """When a key comes back by itself: the earliest time asked for counts."""
 
     def add(self, key: K) -> None:
+        if tracing.tracer is not None:
+            self.follow(key, tracing.following())
         if key in self._working:
             self._again.add(key)
         elif key not in self._known:
-            self._known.add(key)
+            self._meter.adds += 1
+            self._known[key] = self._clock.monotonic()
             self._waiting.append(key)
             self._ready.set()
+
+    def follow(self, key: K, context: tracing.Context | None) -> None:
+        """The work on the key belongs to that trace."""
+        if context is not None:
+            self._traces[key] = context
+
+    def trace(self, key: K) -> tracing.Context | None:
+        """Of a key that was taken."""
+        return self._traces.pop(key, None)
 
     def add_after(self, key: K, seconds: float) -> None:
         self._add_at(key, self._clock.monotonic() + seconds)
@@ -57,13 +75,14 @@ class WorkQueue(Generic[K]):
             self._ready.clear()
             await self._ready.wait()
         key = self._waiting.popleft()
-        self._known.discard(key)
-        self._working[key] = self._clock.monotonic()
+        now = self._working[key] = self._clock.monotonic()
+        self._meter.waited.observe(now - self._known.pop(key))
         return key
 
     def done(self, key: K, later: float | None = None) -> None:
         """`later`: the key comes back that many seconds after it was taken, when the work on it saw its time."""
         taken = self._working.pop(key)
+        self._meter.worked.observe(self._clock.monotonic() - taken)
         self._failures.pop(key, None)
         self._return(key)
         if later is not None:
@@ -71,8 +90,9 @@ class WorkQueue(Generic[K]):
 
     def failed(self, key: K) -> float:
         """Takes the key back; answers how long it rests. News in the midst of a rest that fail do not lengthen it."""
-        del self._working[key]
-        now = self._clock.monotonic()
+        now, taken = self._clock.monotonic(), self._working.pop(key)
+        self._meter.worked.observe(now - taken)
+        self._meter.retries += 1
         count, until = self._failures.get(key, (0, now))
         pause = until - now
         if pause <= 0:
@@ -88,6 +108,15 @@ class WorkQueue(Generic[K]):
         if key in self._again:
             self._again.discard(key)
             self.add(key)
+
+    def depth(self) -> int:
+        return len(self._waiting)
+
+    def under_way(self) -> tuple[float, float]:
+        """Seconds of all the work under way, and of the oldest."""
+        now = self._clock.monotonic()
+        took = [now - taken for taken in self._working.values()]
+        return sum(took), max(took, default=0.0)
 
     def close(self) -> None:
         for _, task in self._later.values():

@@ -9,7 +9,7 @@ import pytest
 
 import shoal.provision
 from shoal.provision import metrics
-from shoal.provision.meters import Counter, Gauge, Histogram, Lookup, written
+from shoal.telemetry.meters import Counter, Gauge, Histogram, Lookup, written
 from tests.provision.hosted import DEPLOYMENTS, Hosted, deployment
 from tests.serving import Cluster
 
@@ -96,6 +96,8 @@ def test_a_scrape_tells_of_nodes_and_pools(hosted: Hosted, cluster: Cluster) -> 
             f'karpenter_nodepools_usage{{cluster="{name}",nodepool="default",resource_type="cpu"}} 2',
             f'karpenter_nodepools_limit{{cluster="{name}",nodepool="default",resource_type="cpu"}} 100',
             f'karpenter_nodepools_cost_total{{cluster="{name}",nodepool="default"}} 0.04',
+            f'shoal_provision_node_cost{{cluster="{name}",node_name="',
+            '",nodepool="default"} 0.04',
             f'karpenter_cluster_state_node_count{{cluster="{name}"}} 1',
             f'karpenter_cluster_utilization_percent{{cluster="{name}",resource_type="cpu"}} 50',
             f'karpenter_pods_startup_duration_seconds_count{{cluster="{name}"}} 2',

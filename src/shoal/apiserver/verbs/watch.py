@@ -107,6 +107,7 @@ class Watcher:
             if old is None and new is None:
                 return
         kind = "ADDED" if old is None else "DELETED" if new is None else "MODIFIED"
+        self._kind.sent += 1
         assert self._sink is not None
         if self._view.mode == "table":
             self._sink.write(self._event(kind, change, old, new))
@@ -114,7 +115,10 @@ class Watcher:
         shared = self._frames[kind]
         frame = change.frames.get(shared)
         if frame is None:
-            frame = change.frames[shared] = self._event(kind, change, old, new)
+            frame = self._event(kind, change, old, new)
+            if change.traceparent and not self._protobuf:
+                frame = b'%b,"traceparent":"%b"}\n' % (frame[:-2], change.traceparent.encode())
+            change.frames[shared] = frame
         self._sink.write(frame)
 
     def _belonging(self, change: Change) -> tuple[Entry | None, Entry | None]:

@@ -58,7 +58,7 @@ class QuotaController:
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client, self._clock = client, clock
-        self._queue: WorkQueue[Place] = WorkQueue(clock)
+        self._queue: WorkQueue[Place] = WorkQueue(clock, "resourcequotas")
         self._quotas: dict[Place, dict[str, Object]] = {}
         self._watched: dict[Place, dict[KindName, Watched]] = {}
         self._resting: set[asyncio.Task[None]] = set()

@@ -5,6 +5,7 @@ Decisions are in `home` and what it uses, reading in `sources`, writing in `roun
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 from zlib import crc32
 
@@ -12,6 +13,7 @@ from shoal.client.reflector import Key
 from shoal.client.requests import Client
 from shoal.clock import Clock
 from shoal.controlplane.scheduler.home import Home
+from shoal.controlplane.scheduler.metrics import PENDING
 from shoal.controlplane.scheduler.round import Round
 from shoal.controlplane.scheduler.shape import Shapes
 from shoal.controlplane.scheduler.sources import See, Sources
@@ -34,7 +36,19 @@ class Scheduler:
         self._shapes = Shapes()
         self._recorder = Recorder(client.at, clock)
         self.sources = Sources(client, clock, self)
-        self.loop.sources += [self.sources.run, self._recorder.run]
+        self.loop.sources += [self.sources.run, self._recorder.run, self._tell_pending]
+
+    async def _tell_pending(self) -> None:
+        def read() -> list[tuple[str, dict[str, str], float]]:
+            counts = [(cluster, *home.pending) for cluster, home in self.homes.items()]
+            return [
+                (cluster, {"queue": queue}, float(number))
+                for cluster, active, resting in counts
+                for queue, number in (("active", active), ("unschedulable", resting))
+            ]
+
+        with PENDING.read_by(read):
+            await asyncio.Event().wait()
 
     def seen(self, cluster: str, see: See) -> None:
         """A pod or a node."""
@@ -67,8 +81,9 @@ class Scheduler:
         home, logical = self.homes.get(cluster), self.sources.clusters.objects.get(("", "", cluster))
         if not self.sources.informed or home is None or logical is None or logical["spec"].get("profile") != "cluster":
             return None
-        round_ = Round(home, Writer(self._client, self._clock, self._recorder, cluster))
-        await round_.run(self._clock.monotonic())
+        writer = Writer(self._client, self._clock, self._recorder, cluster)
+        round_ = Round(home, writer, self._clock.monotonic)
+        await round_.run()
         if round_.failures:
             raise round_.failures[0]
         return home.later(self._clock.monotonic())

@@ -67,10 +67,18 @@ class Home:
         self._concerns = Concerns(self.snapshot)
         self._said = 0, 0
         self._due = 0.0
+        self.scheduled = self.refused = 0
+        """Decisions so far."""
 
     @property
     def empty(self) -> bool:
         return not (self.snapshot.nodes or self._pending or self._assumed)
+
+    @property
+    def pending(self) -> tuple[int, int]:
+        """Pods that are to be decided about, and those that were refused and rest."""
+        resting = sum(len(group.pods) for group in self._pending.resting())
+        return len(self._pending) - resting, resting
 
     # --- what is seen: the answer is whether there may be something to do now ---
 
@@ -205,7 +213,9 @@ class Home:
             if each.key in self._reserved and not (each is waiting and isinstance(answer, Chosen)):
                 self.snapshot.place(each.nominated, each.resident())
         if isinstance(answer, Chosen):
+            self.scheduled += 1
             return self._assume(waiting, group, answer.node)
+        self.refused += 1
         if room is not None:
             # It is decided about once more, alone, and rests until the others are gone.
             self._promise(waiting, room.node)

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from shoal.client.transport import Unreachable
+from shoal.controlplane.scheduler import metrics
 from shoal.controlplane.scheduler.home import Bind, Evict, Home, Refusal
 from shoal.controlplane.scheduler.snapshot import Resident
 from shoal.controlplane.scheduler.writing import Writer
@@ -21,17 +22,17 @@ UNDER_WAY = 4 * BATCH
 
 
 class Round:
-    def __init__(self, home: Home, writer: Writer) -> None:
-        self._home, self._writer = home, writer
+    def __init__(self, home: Home, writer: Writer, monotonic: Callable[[], float]) -> None:
+        self._home, self._writer, self._monotonic = home, writer, monotonic
         self._under_way: set[asyncio.Task[None]] = set()
         self._through = asyncio.Event()
         self._not_bound: list[Bind] = []
         self.failures: list[Exception] = []
 
-    async def run(self, now: float) -> None:
-        home = self._home
+    async def run(self) -> None:
+        home, now = self._home, self._monotonic()
         try:
-            while binds := home.choose(BATCH):
+            while binds := metrics.choose(home, BATCH, self._monotonic):
                 for bind in binds:
                     self._bind(bind)
                 await self._until(UNDER_WAY - BATCH)
@@ -39,6 +40,7 @@ class Round:
                 for victim in evict.plan.victims:
                     self._evict(evict, victim)
             await self._until(0)
+            metrics.failed(len(self._not_bound))
             # Only now: what failed is not to be chosen again at once.
             for bind in self._not_bound:
                 home.not_bound(bind)

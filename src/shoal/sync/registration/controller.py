@@ -3,6 +3,7 @@ Cluster, and stops being one before it goes. What somebody else registered is le
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -14,6 +15,7 @@ from shoal.kinds import workload
 from shoal.objects.errors import AlreadyExists, NotFound
 from shoal.runtime.loop import Later, Loop
 from shoal.sync.conditions import Condition, with_conditions
+from shoal.sync.metrics import CLUSTER_STATES, states
 from shoal.sync.registration.decide import Origin, decide
 from shoal.sync.reporting import update_status
 from shoal.sync.resources import CLUSTER_API_CLUSTERS, CLUSTERS, MANAGED_CLUSTERS
@@ -39,7 +41,11 @@ class Registration:
             client, CLUSTER_API_CLUSTERS, clock, partial(self._changed, False), unserved=UNSERVED_SECONDS
         )
         self._clusters = Reflector(client, CLUSTERS, clock, self._cluster_changed, listed=self._look_at_all)
-        self.loop.sources += [self._managed.run, self._capi.run, self._clusters.run]
+        self.loop.sources += [self._managed.run, self._capi.run, self._clusters.run, self._tell_states]
+
+    async def _tell_states(self) -> None:
+        with CLUSTER_STATES.read_by(lambda: states(self._clusters.objects.values())):
+            await asyncio.Event().wait()
 
     def _changed(self, managed: bool, key: Key, obj: Object | None) -> None:
         self.loop.queue.add(Origin(managed, key[1], key[2]))

@@ -1,7 +1,8 @@
 """What metrics are made of: counters, gauges and histograms with labels, in Prometheus' text form.
 
-Which there are is in `metrics`. One process may serve many clusters: a series of one of them says so with the label
+Each feature has a list of its own. One process may serve many clusters: a series of one of them says so with the label
 `cluster`, unless the cluster has no name. Values are kept for the life of the process, as scrapers expect of counters.
+No locks: all of it is on the event loop.
 """
 
 from __future__ import annotations
@@ -46,10 +47,13 @@ class Meter(ABC):
     @abstractmethod
     def _drop(self, series: Series) -> None: ...
 
-    def _written(self, series: Series, *more: str) -> str:
+    def _said(self, series: Series) -> str:
         named = [("cluster", series[0])] if series[0] else []
         named += zip(self.labels, series[1:], strict=True)
-        said = ",".join([*(f'{name}="{_escaped(value)}"' for name, value in named), *more])
+        return ",".join(f'{name}="{escaped(value)}"' for name, value in named)
+
+    def _written(self, series: Series) -> str:
+        said = self._said(series)
         return f"{{{said}}}" if said else ""
 
 
@@ -88,34 +92,59 @@ class Gauge(_Numbers):
         self._values[self.series(cluster, labels)] = value
 
 
+class Row:
+    """One series of a histogram. Who observes often keeps its row, and pays for no labels."""
+
+    __slots__ = ("_bounds", "counts", "sum")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self._bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        """How many fell into each bucket, and above them all."""
+        self.sum = 0.0
+
+    def observe(self, seconds: float, times: int = 1) -> None:
+        self.counts[bisect_left(self._bounds, seconds)] += times
+        self.sum += seconds * times
+
+    def lines(self, name: str, labels: str) -> Iterator[str]:
+        """`labels` without braces."""
+        seen, before = 0, f"{labels}," if labels else ""
+        for bound, count in zip((*self._bounds, None), self.counts, strict=True):
+            seen += count
+            below = "+Inf" if bound is None else f"{bound:g}"
+            yield f'{name}_bucket{{{before}le="{below}"}} {seen}'
+        said = f"{{{labels}}}" if labels else ""
+        yield f"{name}_sum{said} {self.sum:.10g}"
+        yield f"{name}_count{said} {seen}"
+
+
 class Histogram(Meter):
     kind = "histogram"
 
     def __init__(self, name: str, text: str, labels: tuple[str, ...] = (), buckets: tuple[float, ...] = ()) -> None:
         super().__init__(name, text, labels)
         self._buckets = buckets
-        self._rows: dict[Series, list[float]] = {}
-        """How many fell into each bucket, and above them all; then the sum."""
+        self._rows: dict[Series, Row] = {}
+
+    def row(self, cluster: str, **labels: str) -> Row:
+        series = self.series(cluster, labels)
+        found = self._rows.get(series)
+        if found is None:
+            found = self._rows[series] = Row(self._buckets)
+        return found
 
     def observe(self, cluster: str, seconds: float, **labels: str) -> None:
-        row = self._rows.setdefault(self.series(cluster, labels), [0.0] * (len(self._buckets) + 2))
-        row[bisect_left(self._buckets, seconds)] += 1
-        row[-1] += seconds
+        self.row(cluster, **labels).observe(seconds)
 
     def count(self, cluster: str, **labels: str) -> int:
-        return int(sum(self._rows.get(self.series(cluster, labels), [0.0])[:-1]))
+        found = self._rows.get(self.series(cluster, labels))
+        return sum(found.counts) if found is not None else 0
 
     def render(self, only: str | None = None) -> Iterator[str]:
-        for series, row in sorted(self._rows.items()):
-            if only is not None and series[0] != only:
-                continue
-            seen = 0.0
-            for bound, count in zip((*self._buckets, None), row[:-1], strict=True):
-                seen += count
-                below = 'le="+Inf"' if bound is None else f'le="{bound:g}"'
-                yield f"{self.name}_bucket{self._written(series, below)} {seen:g}"
-            yield f"{self.name}_sum{self._written(series)} {row[-1]:.10g}"
-            yield f"{self.name}_count{self._written(series)} {seen:g}"
+        for series, row in sorted(self._rows.items(), key=lambda item: item[0]):
+            if only is None or series[0] == only:
+                yield from row.lines(self.name, self._said(series))
 
     def _all(self) -> Iterable[Series]:
         return self._rows
@@ -125,13 +154,16 @@ class Histogram(Meter):
 
 
 class Lookup(Meter):
-    """A gauge that nobody sets: what it shows is looked up."""
+    """A number that nobody sets: what it shows is looked up."""
 
-    kind = "gauge"
-
-    def __init__(self, name: str, text: str, labels: tuple[str, ...] = ()) -> None:
+    def __init__(self, name: str, text: str, labels: tuple[str, ...] = (), kind: str = "gauge") -> None:
         super().__init__(name, text, labels)
+        self.kind = kind
         self._reads: list[Read] = []
+
+    def always(self, read: Read) -> None:
+        """For the life of the process."""
+        self._reads.append(read)
 
     @contextmanager
     def read_by(self, read: Read) -> Iterator[None]:
@@ -165,5 +197,5 @@ def written(meters: Iterable[Meter], only: str | None = None) -> list[str]:
     return lines
 
 
-def _escaped(value: str) -> str:
+def escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

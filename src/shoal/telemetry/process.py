@@ -1,0 +1,48 @@
+"""The process itself, in the metrics every Prometheus client has: CPU, memory, files, when it began.
+
+Read when somebody scrapes. Where the system has no /proc, what it does not tell is left out.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Iterator
+
+_STARTED = time.time()
+_PAGE = resource.getpagesize()
+_TEXTS = {
+    "process_cpu_seconds_total": ("counter", "CPU time, user and system."),
+    "process_max_fds": ("gauge", "Files it may have open."),
+    "process_open_fds": ("gauge", "Files it has open."),
+    "process_resident_memory_bytes": ("gauge", "Memory it holds."),
+    "process_start_time_seconds": ("gauge", "When it began, since 1970."),
+    "process_virtual_memory_bytes": ("gauge", "Address space it has."),
+}
+
+
+def render(only: str | None = None) -> str:
+    """For /metrics; nothing for those who see one logical cluster: the process is shared."""
+    if only is not None:
+        return ""
+    lines = []
+    for name, value in sorted(_values()):
+        kind, text = _TEXTS[name]
+        lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}", f"{name} {value:.10g}"]
+    return "\n".join(lines) + "\n"
+
+
+def _values() -> Iterator[tuple[str, float]]:
+    used = os.times()
+    yield "process_cpu_seconds_total", used.user + used.system
+    yield "process_max_fds", float(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    yield "process_start_time_seconds", _STARTED
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            size, resident = file.read().split()[:2]
+        yield "process_open_fds", float(len(os.listdir("/proc/self/fd")) - 1)
+    except OSError:
+        return
+    yield "process_virtual_memory_bytes", float(int(size) * _PAGE)
+    yield "process_resident_memory_bytes", float(int(resident) * _PAGE)
