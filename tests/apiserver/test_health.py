@@ -66,7 +66,7 @@ def test_only_reading_is_for_paths(cluster: Cluster) -> None:
 def test_metrics_are_text(cluster: Cluster) -> None:
     answer = cluster.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain")
-    assert b"shoal_store_revision" in answer.body
+    assert b"# TYPE apiserver_storage_objects gauge" in answer.body
 
 
 def test_plain_discovery(cluster: Cluster) -> None:

@@ -13,6 +13,7 @@ from shoal.kinds import (
     admissionregistration_policies,
     discovery,
     flowcontrol,
+    flowcontrol_first,
     networking,
     networking_ingress,
     node,
@@ -198,9 +199,9 @@ def test_flows() -> None:
         "spec.priorityLevelConfiguration.name: Required value: must reference a priority level",
     ]
     for made, default, validate in (
-        (flowcontrol.mandatory_flow_schemas(), flowcontrol.default_flow_schema, flowcontrol.validate_flow_schema),
+        (flowcontrol_first.first_flow_schemas(), flowcontrol.default_flow_schema, flowcontrol.validate_flow_schema),
         (
-            flowcontrol.mandatory_priority_levels(),
+            flowcontrol_first.first_priority_levels(),
             flowcontrol.default_priority_level,
             flowcontrol.validate_priority_level,
         ),

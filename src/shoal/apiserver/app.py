@@ -20,7 +20,7 @@ from shoal.apiserver.deadline import LONG_RUNNING, seconds_for
 from shoal.apiserver.forms import converted
 from shoal.apiserver.impersonation import impersonated
 from shoal.apiserver.inflight import InFlight
-from shoal.apiserver.metrics import Labels, Metrics
+from shoal.apiserver.metrics import Labels, Metrics, labels_of
 from shoal.apiserver.negotiate import failure_form, negotiated
 from shoal.apiserver.nonresource import NonResource
 from shoal.apiserver.options import boolean, parse_query
@@ -28,8 +28,10 @@ from shoal.apiserver.paths import ROOT, WILDCARD, Target, parse, verb_of
 from shoal.apiserver.registry import Resource
 from shoal.apiserver.routes import Route, Routes
 from shoal.apiserver.selection import selection
+from shoal.apiserver.traced import carried_out, span_of
 from shoal.apiserver.turns import namespace_of, take_turn, takes_turns
 from shoal.apiserver.verbs import find_read, find_write
+from shoal.apiserver.waiting import hand_on
 from shoal.objects.errors import (
     Forbidden,
     InternalError,
@@ -43,6 +45,7 @@ from shoal.objects.errors import (
 )
 from shoal.objects.wire import Answer, Request, Response, StreamResponse, Upgrade
 from shoal.store.interface import ValueTooLarge
+from shoal.telemetry import tracing
 
 log = logging.getLogger("shoal.apiserver")
 
@@ -64,10 +67,17 @@ class App:
         self._audit = audit
         self._inflight = InFlight()
         self._routes = Routes(routes or {})
-        self._passed = self._routes.prefixes
+        self.passed = self._routes.prefixes
+        """What paths begin with that are passed on unread."""
+        self.reads_under_way = 0
+        """Those that wait until the store is known to hold nothing newer."""
+
+    @property
+    def writes_under_way(self) -> int:
+        return self._inflight.now
 
     def handle(self, request: Request) -> Answer | Awaitable[Answer]:
-        if request.path.startswith(self._passed):
+        if request.path.startswith(self.passed):
             return self._pass_on(request)
         target = parse(request.path)
         if target.is_resource and not _any_state(request.query):
@@ -77,15 +87,24 @@ class App:
                 return self._failed(request, error, None)
             if fresh is not None:
                 return self._when(fresh, request, target)
+        elif target.path.startswith("/readyz") and (looking := self._nonresource.look()) is not None:
+            return self._after(looking, request, target)
         return self._begin(request, target)
+
+    async def _after(self, looking: Awaitable[None], request: Request, target: Target) -> Answer:
+        await looking
+        made = self._begin(request, target)
+        return made if isinstance(made, (Response, StreamResponse, Upgrade)) else await made
 
     def _when(self, fresh: asyncio.Future[None], request: Request, target: Target) -> Awaitable[Answer]:
         """Other servers write the same store: nobody is answered with less than they have told anybody.
 
         By callbacks, because a coroutine for every read would cost more than the read."""
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.reads_under_way += 1
 
         def go_on(done: asyncio.Future[None]) -> None:
+            self.reads_under_way -= 1
             # Looked at even when the client has gone: asyncio complains of an error nobody took.
             error = None if done.cancelled() else done.exception()
             if answer.done():
@@ -97,14 +116,19 @@ class App:
             if isinstance(made, (Response, StreamResponse, Upgrade)):
                 answer.set_result(made)
             else:
-                _hand_on(asyncio.ensure_future(made), answer)
+                hand_on(asyncio.ensure_future(made), answer)
 
         fresh.add_done_callback(go_on)
         return answer
 
     def _begin(self, request: Request, target: Target) -> Answer | Awaitable[Answer]:
+        if tracing.tracer is not None and (span := span_of(tracing.tracer, request, target)) is not None:
+            return carried_out(tracing.tracer, span, lambda: self._serve(request, target))
+        return self._serve(request, target)
+
+    def _serve(self, request: Request, target: Target) -> Answer | Awaitable[Answer]:
         began = self._core.clock.monotonic()
-        labels = (request.method, target.group, target.version, target.plural, target.subresource)
+        labels = labels_of(request, target)
         record = self._audit.begin(request, target) if self._audit is not None else None
         try:
             answer = self._answer(request, target, record)
@@ -118,7 +142,7 @@ class App:
         """Not authenticated, audited or changed here: all that is done where the request is answered."""
         began = self._core.clock.monotonic()
         name, handler = self._routes.opened(request.path)
-        labels = (request.method, "", "", name, "")
+        labels = (request.method, "", "", name, "", "")
         try:
             answer = handler(request)
         except Exception as error:
@@ -179,6 +203,9 @@ class App:
             record.user = user
         cluster = self._enter(target, user)
         user = impersonated(request, user, target.cluster, self._core.authorizer)
+        verb = verb_of(request.method, target, boolean(query, "watch"))
+        if cluster.profile != "hub":
+            request.promised = self._core.flows.of(target.cluster, user, verb, target).headers
         if record is not None and user is not record.user:
             record.acts_as = user
         if not target.is_resource:
@@ -189,7 +216,6 @@ class App:
             if record is not None:
                 self._decide(record, user, Attributes(target.cluster, record.verb, path=target.path.rstrip("/") or "/"))
             return self._nonresource.answer(request, target, user, cluster, query)
-        verb = verb_of(request.method, target, boolean(query, "watch"))
         if record is not None:
             record.verb = verb
         self._authorize(target, verb, user, query, record)
@@ -276,6 +302,8 @@ class App:
 
     def _done(self, request: Request, labels: Labels, began: float, answer: Answer, record: Record | None) -> Answer:
         self._metrics.observe(labels, answer.status, self._core.clock.monotonic() - began)
+        if request.promised:
+            answer.headers += request.promised
         if isinstance(answer, Response) and answer.content_type == "application/json" and _wants_pretty(request):
             body = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
             answer.body = orjson.dumps(orjson.loads(body), option=orjson.OPT_INDENT_2) + b"\n" if body else body
@@ -295,22 +323,6 @@ def _by_name(fields: str) -> bool:
 
 def _as_error(error: BaseException) -> Exception:
     return error if isinstance(error, Exception) else InternalError(str(error))
-
-
-def _hand_on(made: asyncio.Future[Answer], answer: asyncio.Future[Answer]) -> None:
-    """Who waits for the one gets the other; who stops waiting stops the work."""
-
-    def done(_: object) -> None:
-        error = None if made.cancelled() else made.exception()
-        if answer.done() or made.cancelled():
-            answer.cancel()
-        elif error is not None:
-            answer.set_exception(error)
-        else:
-            answer.set_result(made.result())
-
-    made.add_done_callback(done)
-    answer.add_done_callback(lambda _: made.cancel() if answer.cancelled() else None)
 
 
 def _any_state(query: str) -> bool:

@@ -19,7 +19,7 @@ from shoal.apiserver.paths import ROOT
 from shoal.kinds import apiendpoint
 from shoal.kinds.accounts import default_account, root_ca
 from shoal.kinds.builtin import default_rbac
-from shoal.kinds.flowcontrol import mandatory_flow_schemas, mandatory_priority_levels
+from shoal.kinds.flowcontrol_first import first_flow_schemas, first_priority_levels
 from shoal.kinds.own import own_definitions
 from shoal.kinds.rbac import aggregate
 from shoal.kinds.scheduling import system_priority_classes
@@ -35,8 +35,8 @@ DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
 _RBAC = "rbac.authorization.k8s.io/"
 _OF_KINDS: dict[str, Callable[[], list[Object]]] = {
     "scheduling.k8s.io/priorityclasses": system_priority_classes,
-    "flowcontrol.apiserver.k8s.io/flowschemas": mandatory_flow_schemas,
-    "flowcontrol.apiserver.k8s.io/prioritylevelconfigurations": mandatory_priority_levels,
+    "flowcontrol.apiserver.k8s.io/flowschemas": first_flow_schemas,
+    "flowcontrol.apiserver.k8s.io/prioritylevelconfigurations": first_priority_levels,
 }
 
 

@@ -9,9 +9,11 @@ from shoal.apiserver.authn import Authenticator, User
 from shoal.apiserver.authz import Authorizer
 from shoal.apiserver.cache import Cache, Entry, Kind
 from shoal.apiserver.clusters import Clusters, LogicalCluster
+from shoal.apiserver.fairness.flows import Flows
 from shoal.apiserver.locks import Locks, Place
 from shoal.apiserver.negotiate import View
 from shoal.apiserver.paths import Target
+from shoal.apiserver.policies.configurations import Policies
 from shoal.apiserver.registry import Resource
 from shoal.apiserver.tokens import TokenSigner
 from shoal.apiserver.webhooks.configurations import Webhooks
@@ -43,6 +45,8 @@ class Core:
     clock: Clock
     dice: Dice
     webhooks: Webhooks
+    policies: Policies
+    flows: Flows
     locks: Locks = field(default_factory=Locks)
 
 

@@ -1,23 +1,50 @@
-"""Counters of the server, in Prometheus' text form, under the names kube-apiserver's dashboards know."""
+"""Counters of the server, in Prometheus' text form, under the names kube-apiserver's dashboards know.
+
+A request costs one look-up by its labels. What can be read off the state is read when somebody scrapes (`reading`).
+Numbers that are not of one logical cluster are for those who see them all: a tenant is not to learn from them what
+others do, or how their kinds are called.
+"""
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-Labels = tuple[str, str, str, str, str]
-"""verb, group, version, resource, subresource"""
+from shoal.apiserver.paths import Target
+from shoal.objects.wire import Request
+from shoal.telemetry.meters import Row, escaped
+
+# fmt: off
+BUCKETS = (
+    0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0,
+    45.0, 60.0,
+)
+# fmt: on
+"""As upstream's, of requests and of what the store is asked."""
+Labels = tuple[str, str, str, str, str, str]
+"""verb, group, version, resource, subresource, scope"""
 MOST_SERIES = 2000
-OTHERS: Labels = ("other", "", "", "", "")
+OTHERS: Labels = ("other", "", "", "", "", "")
 """Paths are the client's to invent: what comes after that many different ones is counted together."""
-_NAMES = ("verb", "group", "version", "resource", "subresource")
+WATCH = "WATCH"
+_NAMES = ("verb", "group", "version", "resource", "subresource", "scope")
+_COLLECTION = {"GET": "LIST", "HEAD": "LIST", "DELETE": "DELETECOLLECTION"}
+"""Without a name."""
+
+
+class Requests:
+    """Those of one verb and resource."""
+
+    __slots__ = ("codes", "took")
+
+    def __init__(self) -> None:
+        self.codes: dict[int, int] = {}
+        self.took = Row(BUCKETS)
 
 
 class Metrics:
     def __init__(self) -> None:
-        self._total: dict[tuple[Labels, int], int] = {}
-        self._seconds: dict[Labels, list[float]] = {}
+        self._requests: dict[Labels, Requests] = {}
+        self._stored: dict[tuple[str, str], Row] = {}
         self._read: dict[str, tuple[str, str, dict[str, Callable[[], float]]]] = {}
         """By name: gauge or counter, text, and what to read by labels."""
         self._others: list[Callable[[str | None], str]] = []
@@ -34,48 +61,80 @@ class Metrics:
         self._others.append(render)
 
     def observe(self, labels: Labels, code: int, seconds: float) -> None:
-        if labels not in self._seconds and len(self._seconds) >= MOST_SERIES:
-            labels = OTHERS
-        key = (labels, code)
-        self._total[key] = self._total.get(key, 0) + 1
-        row = self._seconds.get(labels)
+        found = self._requests.get(labels)
+        if found is None:
+            if len(self._requests) >= MOST_SERIES:
+                labels = OTHERS
+            found = self._requests.setdefault(labels, Requests())
+        found.codes[code] = found.codes.get(code, 0) + 1
+        if labels[0] != WATCH:
+            found.took.observe(seconds)
+
+    def store_row(self, operation: str, kind: str) -> Row:
+        """Where the times of an operation on a stored kind (`group/plural`) go."""
+        row = self._stored.get((operation, kind))
         if row is None:
-            row = self._seconds[labels] = [0.0] * (len(BUCKETS) + 2)
-        row[bisect_left(BUCKETS, seconds)] += 1
-        row[-1] += seconds
+            if len(self._stored) >= MOST_SERIES:
+                kind = "/other"
+            row = self._stored.setdefault((operation, kind), Row(BUCKETS))
+        return row
 
     def render(self, cluster: str | None = None) -> bytes:
-        """`cluster`: whoever asks is to see of that one only what tells clusters apart."""
-        lines = [
-            "# HELP apiserver_request_total Requests by verb, resource and code.",
-            "# TYPE apiserver_request_total counter",
-        ]
-        for (labels, code), count in sorted(self._total.items()):
-            lines.append(f'apiserver_request_total{{{_text(labels)},code="{code}"}} {count}')
-        lines += [
-            "# HELP apiserver_request_duration_seconds Time to answer, watches left out.",
-            "# TYPE apiserver_request_duration_seconds histogram",
-        ]
-        for labels, row in sorted(self._seconds.items()):
-            lines += self._histogram("apiserver_request_duration_seconds", _text(labels), row)
+        """`cluster`: whoever asks is to see what is of that one, and no more."""
+        lines = list(self._shared_lines()) if cluster is None else []
+        own = "\n".join(lines) + "\n" if lines else ""
+        return "".join([own, *(render(cluster) for render in self._others)]).encode()
+
+    def _shared_lines(self) -> Iterable[str]:
+        asked = sorted(self._requests.items(), key=lambda item: item[0])
+        yield "# HELP apiserver_request_total Requests by verb, resource and code."
+        yield "# TYPE apiserver_request_total counter"
+        for labels, found in asked:
+            said = request_labels(labels)
+            for code, count in sorted(found.codes.items()):
+                yield f'apiserver_request_total{{{said},code="{code}"}} {count}'
+        yield "# HELP apiserver_request_duration_seconds Time to answer, watches left out."
+        yield "# TYPE apiserver_request_duration_seconds histogram"
+        for labels, found in asked:
+            if labels[0] != WATCH:
+                yield from found.took.lines("apiserver_request_duration_seconds", request_labels(labels))
+        yield "# HELP etcd_request_duration_seconds Time until the store has written, whichever store it is."
+        yield "# TYPE etcd_request_duration_seconds histogram"
+        for (operation, kind), row in sorted(self._stored.items(), key=lambda item: item[0]):
+            said = f'operation="{operation}",{resource_labels(kind)}'
+            yield from row.lines("etcd_request_duration_seconds", said)
         for name, (kind, text, series) in sorted(self._read.items()):
-            lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
-            lines += [f"{name}{labels} {read():.10g}" for labels, read in series.items()]
-        return "".join(["\n".join(lines), "\n", *(render(cluster) for render in self._others)]).encode()
-
-    @staticmethod
-    def _histogram(name: str, labels: str, row: list[float]) -> list[str]:
-        lines, seen = [], 0.0
-        for bound, count in zip((*BUCKETS, "+Inf"), row[:-1], strict=True):
-            seen += count
-            lines.append(f'{name}_bucket{{{labels},le="{bound}"}} {seen:g}')
-        lines += [f"{name}_sum{{{labels}}} {row[-1]:.6f}", f"{name}_count{{{labels}}} {seen:g}"]
-        return lines
+            yield f"# HELP {name} {text}"
+            yield f"# TYPE {name} {kind}"
+            yield from (f"{name}{labels} {read():.10g}" for labels, read in series.items())
 
 
-def _text(labels: Labels) -> str:
-    return ",".join(f'{name}="{_escaped(value)}"' for name, value in zip(_NAMES, labels, strict=True))
+def labels_of(request: Request, target: Target) -> Labels:
+    """Verbs as kube-apiserver's metrics have them."""
+    verb, name = request.method, target.name
+    if not target.plural:
+        return verb, "", "", "", "", ""
+    if verb == "PATCH":
+        if request.headers.get("content-type", "").startswith("application/apply-patch"):
+            verb = "APPLY"
+    elif verb == "GET" and "watch=" in request.query and _watches(request.query):
+        verb = WATCH
+    elif not name:
+        verb = _COLLECTION.get(verb, verb)
+    scope = "resource" if name else "namespace" if target.namespace else "cluster"
+    return verb, target.group, target.version, target.plural, target.subresource, scope
 
 
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+def _watches(query: str) -> bool:
+    return "watch=1" in query or "watch=t" in query or "watch=T" in query
+
+
+def request_labels(labels: Labels) -> str:
+    said = ",".join(f'{name}="{escaped(value)}"' for name, value in zip(_NAMES, labels, strict=True))
+    return f'{said},component="apiserver"'
+
+
+def resource_labels(kind: str) -> str:
+    """Of a stored kind, `group/plural`."""
+    group, _, plural = kind.partition("/")
+    return f'group="{"" if group == "core" else escaped(group)}",resource="{escaped(plural)}"'

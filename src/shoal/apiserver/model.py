@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from shoal.objects import gotypes
 from shoal.objects import schema as schemas
 from shoal.objects.apply import TypeSchema
 from shoal.objects.errors import Cause
@@ -63,7 +64,7 @@ class Model:
         if self._custom:
             return ""
         wrong = [cause for cause in self._compiled.validate(obj) if cause.reason == "FieldValueTypeInvalid"]
-        return wrong[0].message if wrong else ""
+        return gotypes.problem(obj, str(obj["kind"]), self.schema, self.resolve) or wrong[0].message if wrong else ""
 
     def default(self, obj: Object) -> None:
         # The defaults in upstream's published schemas are Go's zero values, not what upstream defaults to.

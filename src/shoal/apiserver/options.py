@@ -204,17 +204,19 @@ def write_options(query: Mapping[str, str], kind: str) -> WriteOptions:
     if not query:
         return WriteOptions()
     causes: list[Cause] = []
-    dry_run = query.get("dryRun", "")
-    if dry_run not in ("", "All"):
-        causes.append(not_supported("dryRun", dry_run, ["All"]))
+    dry_run = query.get("dryRun")
+    if dry_run not in (None, "All"):
+        causes.append(not_supported("dryRun", [dry_run], ["All"]))
     manager = query.get("fieldManager", "")
     if len(manager.encode()) > 128:
         causes.append(too_long("fieldManager", 128))
-    if not manager.isprintable():
-        causes.append(invalid_value("fieldManager", manager, "should only contain printable characters"))
+    strange = next((at for at, letter in enumerate(manager) if not letter.isprintable()), -1)
+    if strange >= 0:
+        said = f"invalid character U+{ord(manager[strange]):04X} (at position {strange})"
+        causes.append(invalid_value("fieldManager", manager, said))
     validation = query.get("fieldValidation", "") or "Warn"
     if validation not in ("Ignore", "Warn", "Strict"):
-        causes.append(not_supported("fieldValidation", validation, ["Ignore", "Strict", "Warn", ""]))
+        causes.append(not_supported("fieldValidation", validation, ["", "Ignore", "Strict", "Warn"]))
     if causes:
         raise invalid_object(kind, "meta.k8s.io", "", causes)
     return WriteOptions(dry_run == "All", manager, validation, boolean(query, "force") if "force" in query else None)
@@ -244,14 +246,14 @@ def delete_options(query: Mapping[str, str], body: dict[str, Any] | None) -> Del
             body["dryRun"] = [query["dryRun"]]
     dry_run = body.get("dryRun") or []
     if not isinstance(dry_run, list) or any(item != "All" for item in dry_run):
-        causes.append(not_supported("dryRun", dry_run[0] if isinstance(dry_run, list) else dry_run, ["All"]))
-    policy = body.get("propagationPolicy") or ""
+        causes.append(not_supported("dryRun", dry_run, ["All"]))
+    policy = body.get("propagationPolicy")
     orphan = body.get("orphanDependents")
-    if policy and orphan is not None:
+    if policy is not None and orphan is not None:
         causes.append(
             invalid_value("propagationPolicy", policy, "orphanDependents and deletionPropagation cannot be both set")
         )
-    if policy not in ("", "Foreground", "Background", "Orphan"):
+    if policy not in (None, "Foreground", "Background", "Orphan"):
         causes.append(not_supported("propagationPolicy", policy, ["Foreground", "Background", "Orphan", "nil"]))
     grace = body.get("gracePeriodSeconds")
     preconditions = body.get("preconditions") or {}
@@ -264,7 +266,7 @@ def delete_options(query: Mapping[str, str], body: dict[str, Any] | None) -> Del
     return DeleteOptions(
         bool(dry_run),
         grace,
-        policy,
+        policy or "",
         str(preconditions.get("uid") or ""),
         str(preconditions.get("resourceVersion") or ""),
     )

@@ -58,6 +58,8 @@ def _resource(cluster: str, path: str, group: str, version: str, rest: list[str]
 
 def verb_of(method: str, target: Target, watching: bool) -> str:
     """The verb RBAC knows: a GET of a collection is list or watch, a DELETE of one is deletecollection."""
+    if not target.plural:
+        return method.lower()
     verb = _VERBS.get(method, method.lower())
     if not target.name:
         if verb == "get":

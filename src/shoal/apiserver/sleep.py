@@ -49,6 +49,7 @@ class Sleep:
         self._core.cache.sleep(cluster)
         self._core.authorizer.forget(cluster)
         self._core.webhooks.forget(cluster)
+        self._core.policies.forget(cluster)
 
     def awake(self) -> int:
         clusters = self._core.cache.kind(GROUP, PLURAL).table(ROOT).entries

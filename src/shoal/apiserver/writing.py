@@ -15,6 +15,7 @@ from shoal.apiserver.core import Call, Core
 from shoal.apiserver.encoding import CLUSTER_ANNOTATION, encode, splice
 from shoal.apiserver.negotiate import JSON, PROTOBUF, YAML, body_type
 from shoal.apiserver.options import WriteOptions
+from shoal.apiserver.recognizing import check_kind, check_type_meta, no_object, not_parsed, unrecognized
 from shoal.apiserver.render import served
 from shoal.apiserver.webhooks.conversion import convert, prepare
 from shoal.clock import rfc3339
@@ -42,20 +43,13 @@ def read_body(request: Request, kind: str = "object") -> Object:
     try:
         obj = yaml_read.loads(request.body) if form == YAML else strictjson.loads(request.body)
     except BadRequest as error:
-        why = error.message if form == YAML else f"couldn't get version/kind; json parse error: {error.message}"
-        raise unrecognized(request.body, kind, why) from None
+        raise unrecognized(request.body, kind, error.message if form == YAML else not_parsed(error.message)) from None
+    if obj is None:
+        return {}
     if not isinstance(obj, dict):
-        what = "array" if isinstance(obj, list) else "string" if isinstance(obj, str) else type(obj).__name__
-        why = f"couldn't get version/kind; json parse error: json: cannot unmarshal {what} into an object"
-        raise unrecognized(request.body, kind, why)
+        raise unrecognized(request.body, kind, no_object(obj))
+    check_type_meta(obj, request.body, kind)
     return obj
-
-
-def unrecognized(body: bytes, kind: str, why: str) -> BadRequest:
-    """Shows the beginning of what came, as upstream does: text of an object, else its bytes."""
-    shown = body[:30].decode(errors="replace") if body[:1] == b"{" else body[:30].hex() or "<empty>"
-    more = " ..." if len(body) > 30 else ""
-    return BadRequest(f"the object provided is unrecognized (must be of type {kind}): {why} ({shown}{more})")
 
 
 def member(obj: Object, field: str) -> Object:
@@ -71,30 +65,16 @@ def member(obj: Object, field: str) -> Object:
 def check_type(call: Call, obj: Object) -> None:
     """The body's apiVersion and kind must be those of the path; built-ins may leave them out."""
     resource = call.resource
-    api_version, kind = obj.get("apiVersion"), obj.get("kind")
-    if resource.custom and not kind:
-        raise BadRequest("Object 'Kind' is missing")
-    if resource.custom and not api_version:
-        raise BadRequest("Object 'apiVersion' is missing")
-    if resource.custom and kind != resource.kind and api_version == resource.api_version:
-        name = str(member(obj, "metadata").get("name") or "")
-        raise invalid_object(str(kind), resource.group, name, [invalid_value("kind", kind, f"must be {resource.kind}")])
-    if kind and kind != resource.kind:
-        raise BadRequest(
-            f'{kind} in version "{str(api_version or "").rpartition("/")[2]}" cannot be handled as a {resource.kind}: '
-            f"converting (v1.{kind}) to (v1.{resource.kind}): unknown conversion"
-        )
-    if api_version and api_version != resource.api_version:
-        raise BadRequest(
-            f"the API version in the data ({api_version}) does not match the expected API version "
-            f"({resource.api_version})"
-        )
-    obj["apiVersion"], obj["kind"] = resource.api_version, resource.kind
+    body = call.request.body if call.verb in ("create", "update") else None
+    check_kind(resource, obj, body, lenient=call.query.get("fieldValidation") == "Ignore")
     metadata = obj.get("metadata")
     if metadata is None:
         obj["metadata"] = {}
     elif not isinstance(metadata, dict):
-        raise BadRequest(f"{resource.kind} in version {resource.version} cannot be handled: metadata must be an object")
+        found = {list: "array", str: "string", bool: "bool"}.get(type(metadata), "number")
+        where = "value" if resource.custom else f"struct field {resource.kind}.metadata"
+        title = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}'
+        raise BadRequest(f"{title}: json: cannot unmarshal {found} into Go {where} of type v1.ObjectMeta")
 
 
 def check_fields(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import secrets
@@ -31,7 +32,6 @@ from shoal.fleet.bus.settings import BusSettings
 from shoal.fleet.tunnel import Tunnels
 from shoal.fleet.worker.fence.fence import Fence, since_boot
 from shoal.fleet.worker.moving import Moves
-from shoal.provision.metrics import render as provision_metrics
 from shoal.store.gated import GatedStore
 from shoal.sync.loops import SyncSettings
 
@@ -58,6 +58,8 @@ class UpSettings:
     """None: the system's."""
     worker_processes: bool = False
     """Whether a hub runs the processes of Workers with infrastructure process."""
+    shutdown_delay: float = 0.0
+    """Seconds it serves on after it was told to stop, while /readyz says that it will."""
     worker_image: str = ""
     """What runs in the clusters of Workers with infrastructure kind; empty: the release's own."""
 
@@ -74,6 +76,7 @@ class Shoal:
         tunnels: Tunnels,
         processes: WorkerProcesses | None,
         moves: Moves | None,
+        shutdown_delay: float = 0.0,
     ) -> None:
         self.directory = directory
         self.store = opened.store
@@ -84,6 +87,7 @@ class Shoal:
         self.moves = moves
         """Of a worker's server: by which clusters are moved from here and to here."""
         self._loops, self._processes = loops, processes
+        self._shutdown_delay = shutdown_delay
 
     @classmethod
     async def start(cls, settings: UpSettings) -> Shoal:
@@ -131,7 +135,6 @@ class Shoal:
         write_private(directory.path / "kubeconfig", kubeconfig(server.url, server.authority.certificate, token))
         holder = f"{socket.gethostname()}_{secrets.token_hex(4)}" if opened.shared else ""
         processes = _processes(directory, server, loops, settings) if settings.worker_processes else None
-        server.metrics.also(provision_metrics)
         loops.start(
             server.transport(),
             server.authority,
@@ -144,7 +147,7 @@ class Shoal:
             processes=processes,
             worker_image=settings.worker_image,
         )
-        return cls(directory, opened, server, loops, tunnels, processes, moves)
+        return cls(directory, opened, server, loops, tunnels, processes, moves, settings.shutdown_delay)
 
     def client(self, agent: str) -> Client:
         """Of root, without a socket, as the loops."""
@@ -156,8 +159,15 @@ class Shoal:
         self.server.core.authenticator.accept(token, worker_user(name))
         return Client(self.server.transport(), token, agent="shoal-worker", cluster="root")
 
+    async def leave(self) -> None:
+        """Serves on for the delay of its settings, and says that it is about to stop. The loops end at once: another
+        server of the store goes on with them while this one still answers."""
+        delay, self._shutdown_delay = self._shutdown_delay, 0.0
+        self.server.drain()
+        await asyncio.gather(self._loops.stop(), asyncio.sleep(0.0 if self.store.failure.done() else delay))
+
     async def stop(self) -> None:
-        await self._loops.stop()
+        await self.leave()
         if self._processes is not None:
             await self._processes.stop_all()
         self.tunnels.close()

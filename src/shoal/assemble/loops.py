@@ -6,6 +6,7 @@ import asyncio
 import secrets
 
 from shoal.apiserver.certificates import Authority
+from shoal.apiserver.inprocess import InProcessTransport
 from shoal.assemble.connecting import connect_from
 from shoal.assemble.running import Runnable, run_all
 from shoal.capi.loops import capi_loops
@@ -20,6 +21,7 @@ from shoal.controlplane.definitions.controller import definition_controller
 from shoal.controlplane.events.controller import EventExpiry
 from shoal.controlplane.garbagecollector.controller import garbage_collector
 from shoal.controlplane.logicalclusters.controller import logical_cluster_controller
+from shoal.controlplane.flowschemas.controller import flow_schema_loop
 from shoal.controlplane.namespaces.controller import namespace_controller
 from shoal.controlplane.nodes.loops import node_loops
 from shoal.controlplane.quota.controller import QuotaController
@@ -31,6 +33,7 @@ from shoal.fleet.bundle.controller import BundleSettings, bundle_loops
 from shoal.fleet.bus.settings import BusSettings
 from shoal.fleet.loops import WATCH, fleet_hub_loops, supervisor_loops
 from shoal.fleet.processes.interface import Processes
+from shoal.fleet.worker.fence.fence import since_boot
 from shoal.placement.splitter.controller import splitter_loops
 from shoal.provision.loops import provision_loops
 from shoal.runtime.lease import Lease
@@ -47,6 +50,7 @@ def controllers(client: Client, clock: Clock, authority: Authority, url: str) ->
         garbage_collector(client, clock),
         *service_account_loops(client, clock, authority.certificate.decode()),
         role_loop(client, clock),
+        flow_schema_loop(client, clock),
         certificate_controller(client, clock, authority.sign_request),
         EventExpiry(client, clock),
         QuotaController(client, clock),
@@ -93,7 +97,14 @@ class Loops:
         """`hub`: the server is a hub's, not a worker's. `url`: where clients reach it. `holder` names this process
         among several on one store: then only one of them runs the loops at a time. `processes` are the worker processes
         of this hub, which nobody else can look after. `worker_image` is what bundles run; empty: the release's own."""
+        since = clock.monotonic if clock is not None else since_boot
         clock = clock or SystemClock()
+        lease: Lease | None = None
+        supervising = Client(transport, self.token, agent="shoal-loops", cluster="root")
+        if holder:
+            lease = Lease(supervising, clock, "kube-system", "shoal-loops", holder, since)
+            assert isinstance(transport, InProcessTransport), "a lease fences writes of this server only"
+            transport = transport.fenced(lease.is_valid)
         client = Client(transport, self.token, agent="shoal-loops", cluster="root")
         client.copies = {}
 
@@ -109,13 +120,13 @@ class Loops:
         async def run() -> None:
             await run_all(loops, clock)
 
-        if holder:
-            lease = Lease(client, clock, "kube-system", "shoal-loops", holder)
+        if lease is not None:
             self._tasks.append(asyncio.create_task(lease.run(run), name="lease"))
         else:
             self._tasks.append(asyncio.create_task(run(), name="loops"))
         if processes is not None:
-            supervision = run_all(lambda: [*supervisor_loops(client, clock, processes)], clock)
+            supervising.copies = client.copies
+            supervision = run_all(lambda: [*supervisor_loops(supervising, clock, processes)], clock)
             self._tasks.append(asyncio.create_task(supervision, name="worker processes"))
 
     async def stop(self) -> None:

@@ -28,13 +28,20 @@ from shoal.apiserver.core import Core, Dice
 from shoal.apiserver.definitions import Definitions
 from shoal.apiserver.discovery import Discovery
 from shoal.apiserver.encoding import encode
+from shoal.apiserver.fairness import Dispatcher, DispatchSettings, Flows
+from shoal.apiserver.fairness.askers import Askers
+from shoal.apiserver.fairness.seats import Seats
 from shoal.apiserver.http import HttpServer, Limits
 from shoal.apiserver.inprocess import InProcessTransport, Pipe
+from shoal.apiserver.measured import Readings, TimedStore
 from shoal.apiserver.metrics import Metrics
 from shoal.apiserver.nonresource import NonResource
 from shoal.apiserver.openapi import OpenApi
 from shoal.apiserver.paths import ROOT
+from shoal.apiserver.policies.configurations import Policies
+from shoal.apiserver.readiness import Readiness
 from shoal.apiserver.roles import CachedRoles
+from shoal.apiserver.rotation import Rotation
 from shoal.apiserver.sleep import IDLE_SECONDS, Sleep
 from shoal.apiserver.syncers import CachedMeant
 from shoal.apiserver.tokens import TokenSigner, signing_key
@@ -42,6 +49,7 @@ from shoal.apiserver.webhooks.calling import Poster
 from shoal.apiserver.webhooks.configurations import Webhooks
 from shoal.apiserver.workers import CachedHoldings
 from shoal.assemble.routes import RoutesOf, no_routes
+from shoal.assemble.telemetry import process_metrics
 from shoal.clock import Clock, SystemClock, rfc3339
 from shoal.kinds import joining, logicalcluster
 from shoal.store.interface import CompareFailed, Store
@@ -69,7 +77,9 @@ class ServerSettings:
     limits: Limits = field(default_factory=Limits)
     window: Window = field(default_factory=Window)
     audit: AuditSettings = field(default_factory=AuditSettings)
-    stop_seconds: float = 10.0
+    dispatch: DispatchSettings = field(default_factory=DispatchSettings)
+    stop_seconds: float = 20.0
+    """What is under way gets this long to end: longer than a write waits for etcd."""
     idle_seconds: float = IDLE_SECONDS
     """After which a logical cluster that is asked nothing sleeps."""
     routes: RoutesOf = no_routes
@@ -100,21 +110,34 @@ class ApiServer:
         self.port = 0
         self._pipes: WeakSet[Pipe] = WeakSet()
         self._http = http
+        self._draining = False
         self._tasks: list[asyncio.Task[None]] = []
 
     @classmethod
     async def start(cls, settings: ServerSettings, store: Store, clock: Clock | None = None) -> ApiServer:
         clock = clock or SystemClock()
         authority = Authority(settings.directory, clock)
-        authority.ensure_serving([settings.host, settings.reached_at, *settings.names])
+        covered = [settings.host, settings.reached_at, *settings.names]
+        authority.ensure_serving(covered)
         address = Address(settings.reached_at, settings.port)
-        core = await make_core(settings, store, clock, address)
         metrics = Metrics()
+        timed = TimedStore(store, metrics, clock)
+        core = await make_core(settings, timed, clock, address)
+        core.cache.traced = timed.changes
         nonresource = NonResource(core, Discovery(), OpenApi(), metrics)
-        nonresource.ready_checks["store"] = store.problem
+        readiness = Readiness(store)
+        nonresource.ready_checks |= {"store": store.problem, "cache": readiness.problem}
+        nonresource.look = readiness.look
         app = App(core, nonresource, metrics, open_audit(settings.audit, clock), settings.routes(core))
-        http = HttpServer(app.handle, limits=settings.limits, on_error=failure)
+        dispatcher = make_dispatcher(app, core, metrics, settings.dispatch)
+        http = HttpServer(dispatcher.handle, limits=settings.limits, on_error=failure)
         server = cls(settings, core, app, http, authority, metrics)
+        nonresource.ready_checks["shutdown"] = server.stopping
+        metrics.also(Readings(core.cache).render)
+        metrics.also(process_metrics)
+        inflight = "apiserver_current_inflight_requests", "Requests that wait for the store."
+        metrics.gauge(*inflight, lambda: app.writes_under_way, 'request_kind="mutating"')
+        metrics.gauge(*inflight, lambda: app.reads_under_way, 'request_kind="readOnly"')
         metrics.gauge("shoal_store_revision", "The newest durable revision.", lambda: core.cache.revision)
         metrics.gauge("shoal_watchers", "Open watches.", lambda: _watchers(core.cache))
         sleep = Sleep(core, settings.idle_seconds)
@@ -126,6 +149,8 @@ class ApiServer:
         compactor = Compactor(store, core.cache, clock, settings.window)
         server._tasks.append(asyncio.create_task(compactor.run(), name="compactor"))
         server._tasks.append(asyncio.create_task(sleep.run(), name="sleep"))
+        rotation = Rotation(authority, covered, clock, http.renew)
+        server._tasks.append(asyncio.create_task(rotation.run(), name="rotation"))
         return server
 
     def transport(self) -> InProcessTransport:
@@ -143,13 +168,40 @@ class ApiServer:
         host = f"[{host}]" if ":" in host else host
         return f"https://{host}:{self.port}"
 
+    def stopping(self) -> str:
+        """The check `shutdown` of /readyz, in upstream's words."""
+        return "process is shutting down" if self._draining else ""
+
+    def drain(self) -> None:
+        """It is about to stop, and serves on until then: /readyz says so, and clients are told to connect anew."""
+        self._draining = True
+        self._http.drain()
+
     async def stop(self) -> None:
+        self.drain()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._http.stop(self.settings.stop_seconds)
         await self.core.webhooks.calls.close()
         self.app.close()
+
+
+def make_dispatcher(app: App, core: Core, metrics: Metrics, settings: DispatchSettings) -> Dispatcher:
+    """Before the chain, for what comes through the socket; the loops of this process go past it."""
+
+    def exists(cluster: str) -> bool:
+        return core.clusters.get(cluster) is not None
+
+    askers = Askers(core.authenticator, core.flows, exists, app.passed)
+    seats = Seats(settings.seats, core.flows.levels)
+    made = Dispatcher(app.handle, askers.flow_of, failure, seats, settings)
+    flowcontrol = "apiserver_flowcontrol"
+    metrics.gauge(f"{flowcontrol}_current_inqueue_requests", "Requests that wait.", lambda: made.waiting)
+    metrics.gauge(f"{flowcontrol}_current_executing_requests", "Writes of clients under way.", lambda: seats.taken)
+    metrics.counter(f"{flowcontrol}_rejected_requests_total", "Requests told to come back.", lambda: made.rejected)
+    metrics.counter(f"{flowcontrol}_dispatched_requests_total", "Requests that waited.", lambda: made.dispatched)
+    return made
 
 
 async def make_core(settings: ServerSettings, store: Store, clock: Clock, address: Address) -> Core:
@@ -183,6 +235,10 @@ async def make_core(settings: ServerSettings, store: Store, clock: Clock, addres
     clusters.on_gone(authorizer.forget)
     webhooks = Webhooks(cache, _posting)
     clusters.on_gone(webhooks.forget)
+    policies = Policies(cache)
+    clusters.on_gone(policies.forget)
+    flows = Flows(cache)
+    clusters.on_gone(flows.forget)
     return Core(
         store=store,
         cache=cache,
@@ -202,6 +258,8 @@ async def make_core(settings: ServerSettings, store: Store, clock: Clock, addres
             fraction=_RANDOM.random,
         ),
         webhooks=webhooks,
+        policies=policies,
+        flows=flows,
     )
 
 

@@ -73,6 +73,7 @@ class Up:
         return self.hub.store.failure
 
     async def stop(self) -> None:
+        await self.hub.leave()
         await asyncio.gather(*(worker.stop() for worker in self.workers))
         await self.hub.stop()
 

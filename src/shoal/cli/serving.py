@@ -12,8 +12,11 @@ import click
 from shoal.assemble.datadir import default_data_dir
 from shoal.cli.progress import progress
 from shoal.cli.storing import STORE_OPTIONS, store_settings
+from shoal.cli.telemetry import telemetry_options
 from shoal.kinds.logicalcluster import IDLE_SECONDS
 from shoal.kinds.workload import DEFAULT_RESOURCES
+from shoal.objects.duration import parse_duration
+from shoal.telemetry.logs import say
 
 if TYPE_CHECKING:
     from shoal.assemble.up import BusSettings, Shoal, WorkersInside
@@ -25,6 +28,15 @@ idle_option = click.option(
     show_default=True,
     help="After which a logical cluster that is asked nothing sleeps.",
 )
+
+
+def _duration(context: click.Context, option: click.Parameter, value: str) -> float:
+    seconds = parse_duration(value)
+    if seconds is None:
+        raise click.BadParameter(f"{value}: give a duration such as 10s or 1m30s")
+    return seconds
+
+
 _BUS_OPTIONS = (
     click.option(
         "--bus",
@@ -68,7 +80,11 @@ _SYNC_OPTIONS = (
 _OPTIONS = (
     click.option("--data-dir", type=click.Path(path_type=Path), help="Where everything is kept. [$SHOAL_DATA_DIR]"),
     click.option(
-        "--listen", default="127.0.0.1:6443", show_default=True, help="Address and port; port 0 picks one and keeps it."
+        "--listen",
+        default="127.0.0.1:6443",
+        show_default=True,
+        envvar="SHOAL_LISTEN",
+        help="Address and port; port 0 picks one and keeps it. [$SHOAL_LISTEN]",
     ),
     click.option(
         "--advertise-address",
@@ -80,6 +96,15 @@ _OPTIONS = (
     *_BUS_OPTIONS,
     *_SYNC_OPTIONS,
     idle_option,
+    click.option(
+        "--shutdown-delay-duration",
+        "shutdown_delay",
+        callback=_duration,
+        default="0s",
+        show_default=True,
+        metavar="DURATION",
+        help="How long it serves on when it is told to stop, while /readyz fails.",
+    ),
     click.option(
         "--worker-processes/--no-worker-processes",
         default=True,
@@ -109,6 +134,7 @@ def bus_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def serving_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    command = telemetry_options(command)
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -132,6 +158,7 @@ def serve(
     workers: WorkersInside | None = None,
     worker_processes: bool = True,
     worker_image: str = "",
+    shutdown_delay: float = 0.0,
     **store: Any,
 ) -> None:
     # The server takes a second to load, and help needs none of it.
@@ -158,6 +185,7 @@ def serve(
         sync=SyncSettings(_names(resources_to_sync), auto_publish_apis, sync_mode),
         worker_processes=worker_processes,
         worker_image=worker_image,
+        shutdown_delay=shutdown_delay,
     )
     with progress("starting") as starting:
 
@@ -190,6 +218,6 @@ def split_address(listen: str) -> tuple[str, int]:
 
 def announce(shoal: Shoal) -> None:
     file = shoal.directory.path / "kubeconfig"
-    click.echo(f"Shoal is ready at {shoal.server.url}", err=True)
-    click.echo(f"dashboard: {shoal.server.url}/ui/ (log in with the kubeconfig below)", err=True)
-    click.echo(f"next: kubectl --kubeconfig {file} get namespaces", err=True)
+    say(f"Shoal is ready at {shoal.server.url}")
+    say(f"dashboard: {shoal.server.url}/ui/ (log in with the kubeconfig below)")
+    say(f"next: kubectl --kubeconfig {file} get namespaces")

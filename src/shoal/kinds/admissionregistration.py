@@ -68,9 +68,7 @@ def _hook(hook: Object, name: str, path: str) -> list[Cause]:
         causes += label_selector(hook[selector], f"{path}.{selector}")
     causes += one_of(hook.get("reinvocationPolicy"), f"{path}.reinvocationPolicy", "IfNeeded", "Never")
     causes += client_config(hook["clientConfig"], f"{path}.clientConfig")
-    conditions = hook.get("matchConditions") or []
-    causes += match_conditions(conditions, f"{path}.matchConditions")
-    return causes + compiling(conditions, f"{path}.matchConditions")
+    return causes + match_conditions(hook.get("matchConditions") or [], f"{path}.matchConditions")
 
 
 def _fully_qualified(name: str, path: str) -> list[Cause]:
@@ -177,14 +175,17 @@ def _resources(resources: list[str], path: str) -> list[Cause]:
     return causes
 
 
-def match_conditions(conditions: list[Object], path: str) -> list[Cause]:
-    """Names and presence, of webhooks and of policies."""
+def match_conditions(conditions: list[Object], path: str, *, params: bool = False) -> list[Cause]:
+    """Of webhooks and of policies. `params`: the policy has parameters."""
     causes = [too_many(path, len(conditions), MOST_CONDITIONS)] if len(conditions) > MOST_CONDITIONS else []
     names = set()
     for i, condition in enumerate(conditions):
         name = condition.get("name") or ""
-        if not (condition.get("expression") or "").strip():
+        expression = (condition.get("expression") or "").strip()
+        if not expression:
             causes.append(required(f"{path}[{i}].expression"))
+        else:
+            causes += compiling(expression, f"{path}[{i}].expression", params=params)
         causes += said(f"{path}[{i}].name", name, is_qualified_name(name)) if name else [required(f"{path}[{i}].name")]
         if name and name in names:
             causes.append(duplicate(f"{path}[{i}].name", name))

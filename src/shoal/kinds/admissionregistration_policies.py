@@ -1,6 +1,6 @@
 """Admission policies and their bindings, of admissionregistration.k8s.io/v1: defaults and validation. Pure.
 
-Their expressions are CEL: kept and published, neither compiled nor evaluated.
+That their expressions compile is `policies.checking`; what they mean is in `policies` too.
 """
 
 from __future__ import annotations
@@ -47,24 +47,25 @@ def _default_match(match: Object | None) -> None:
 
 
 def validate_validating_policy(obj: Object, old: Object | None) -> list[Cause]:
+    # Only who writes policies needs CEL; a server without any starts without it.
+    from shoal.kinds.policies.checking import annotation_causes, check_causes, compiler  # noqa: PLC0415
+
     spec = obj["spec"]
-    causes = _policy(spec, OPERATIONS)
+    causes = _policy(spec, old)
+    compiling = compiler(spec, always=False)
+    causes += compiling.variable_causes(spec.get("variables") or [])
     checks, annotations = spec.get("validations") or [], spec.get("auditAnnotations") or []
     if not checks and not annotations:
         return [*causes, required("spec.validations", _NEITHER), required("spec.auditAnnotations", _NEITHER)]
     for i, check in enumerate(checks):
-        path = f"spec.validations[{i}]"
-        if not (check.get("expression") or "").strip():
-            causes.append(required(f"{path}.expression", "expression is not specified"))
-        causes += one_of(check.get("reason"), f"{path}.reason", "Forbidden", "Invalid", "RequestEntityTooLarge")
+        causes += check_causes(compiling, check, f"spec.validations[{i}]")
     if len(annotations) > MOST_AUDIT_ANNOTATIONS:
         said_ = f"must not have more than {MOST_AUDIT_ANNOTATIONS} auditAnnotations"
         causes.append(invalid_value("spec.auditAnnotations", annotations, said_))
     keys = set()
     for i, annotation in enumerate(annotations):
         path, key = f"spec.auditAnnotations[{i}]", annotation.get("key") or ""
-        if not (annotation.get("valueExpression") or "").strip():
-            causes.append(required(f"{path}.valueExpression", "valueExpression is not specified"))
+        causes += annotation_causes(compiling, annotation, obj["metadata"].get("name") or "", path)
         if key in keys:
             causes.append(duplicate(f"{path}.key", key))
         keys.add(key)
@@ -72,37 +73,24 @@ def validate_validating_policy(obj: Object, old: Object | None) -> list[Cause]:
 
 
 def validate_mutating_policy(obj: Object, old: Object | None) -> list[Cause]:
+    from shoal.kinds.policies.checking import compiler, mutation_causes  # noqa: PLC0415
+
     spec = obj["spec"]
-    causes = _policy(spec, _MUTATING_OPERATIONS)
+    causes = _policy(spec, old, mutating=True)
+    compiling = compiler(spec, always=True)
+    causes += compiling.variable_causes(spec.get("variables") or [])
     mutations = spec.get("mutations") or []
     if not mutations:
         causes.append(required("spec.mutations", "mutations must contain at least one item"))
     for i, mutation in enumerate(mutations):
-        causes += _mutation(mutation, f"spec.mutations[{i}]")
+        causes += mutation_causes(compiling, mutation, f"spec.mutations[{i}]")
     policy = spec.get("reinvocationPolicy")
-    if policy is None:
+    if not policy:
         return [*causes, required("spec.reinvocationPolicy")]
     return causes + one_of(policy, "spec.reinvocationPolicy", "IfNeeded", "Never")
 
 
-def _mutation(mutation: Object, path: str) -> list[Cause]:
-    fields = {"ApplyConfiguration": "applyConfiguration", "JSONPatch": "jsonPatch"}
-    kind = mutation.get("patchType") or ""
-    if not kind:
-        return [required(f"{path}.patchType")]
-    if kind not in fields:
-        return one_of(kind, f"{path}.patchType", *fields)
-    causes: list[Cause] = []
-    for patch_type, field in fields.items():
-        given = mutation.get(field)
-        if patch_type != kind and given is not None:
-            causes.append(forbidden_field(f"{path}.{field}", f"must be unset when patchType is '{kind}'"))
-        elif patch_type == kind and not ((given or {}).get("expression") or "").strip():
-            causes.append(required(f"{path}.{field}.expression", "expression is not specified"))
-    return causes
-
-
-def _policy(spec: Object, operations: tuple[str, ...]) -> list[Cause]:
+def _policy(spec: Object, old: Object | None, *, mutating: bool = False) -> list[Cause]:
     causes = one_of(spec["failurePolicy"], "spec.failurePolicy", "Fail", "Ignore")
     if spec.get("paramKind") is not None:
         causes += _param_kind(spec["paramKind"], "spec.paramKind")
@@ -110,26 +98,52 @@ def _policy(spec: Object, operations: tuple[str, ...]) -> list[Cause]:
     if match is None:
         causes.append(required("spec.matchConstraints"))
     else:
-        causes += _match(match, "spec.matchConstraints", operations)
+        causes += _match(match, "spec.matchConstraints")
         if not match.get("resourceRules"):
             causes.append(required("spec.matchConstraints.resourceRules"))
-    return causes + match_conditions(spec.get("matchConditions") or [], "spec.matchConditions")
+        if mutating:
+            causes += _not_deleting(match, "spec.matchConstraints")
+    before = (old or {}).get("spec")
+    if before is not None and all(before.get(key) == spec.get(key) for key in ("paramKind", "matchConditions")):
+        return causes
+    params = spec.get("paramKind") is not None
+    return causes + match_conditions(spec.get("matchConditions") or [], "spec.matchConditions", params=params)
+
+
+def _not_deleting(match: Object, path: str) -> list[Cause]:
+    """There is nothing to change in a deletion."""
+    operations = [each for rule in match.get("resourceRules") or () for each in rule.get("operations") or ()]
+    return [
+        cause
+        for operation in operations
+        for cause in one_of(operation, f"{path}.resourceRules.operations", *_MUTATING_OPERATIONS)
+    ]
 
 
 def _param_kind(kind: Object, path: str) -> list[Cause]:
-    version, name = kind.get("apiVersion") or "", kind.get("kind") or ""
+    text, name = kind.get("apiVersion") or "", kind.get("kind") or ""
     causes: list[Cause] = []
-    if not version:
+    if not text:
         causes.append(required(f"{path}.apiVersion"))
-    elif version.count("/") > 1:
-        causes.append(invalid_value(f"{path}.apiVersion", version, f"unexpected GroupVersion string: {version}"))
+    elif text.count("/") > 1:
+        causes.append(invalid_value(f"{path}.apiVersion", text, f"unexpected GroupVersion string: {text}"))
     else:
-        short = version.rpartition("/")[2]
-        causes += said(f"{path}.apiVersion", short, is_dns1035_label(short))
-    return causes if name else [*causes, required(f"{path}.kind")]
+        group, _, version = text.rpartition("/")
+        if group and (wrong := is_dns1123_subdomain(group)):
+            causes.append(invalid_value(f"{path}.apiVersion", group, ",".join(wrong)))
+        if not version:
+            causes.append(invalid_value(f"{path}.apiVersion", text, "version must be specified"))
+        elif wrong := is_dns1035_label(version):
+            causes.append(invalid_value(f"{path}.apiVersion", version, ",".join(wrong)))
+    if not name:
+        return [*causes, required(f"{path}.kind")]
+    if wrong := is_dns1035_label(name.lower()):
+        said_ = f"may have mixed case, but should otherwise match: {','.join(wrong)}"
+        causes.append(invalid_value(f"{path}.kind", name, said_))
+    return causes
 
 
-def _match(match: Object, path: str, operations: tuple[str, ...]) -> list[Cause]:
+def _match(match: Object, path: str) -> list[Cause]:
     causes = one_of(match["matchPolicy"], f"{path}.matchPolicy", "Equivalent", "Exact")
     for selector in ("namespaceSelector", "objectSelector"):
         causes += label_selector(match[selector], f"{path}.{selector}")
@@ -140,7 +154,7 @@ def _match(match: Object, path: str, operations: tuple[str, ...]) -> list[Cause]
                 causes += said(f"{here}.resourceNames[{j}]", name, is_path_segment_name(name))
                 if name in names[:j]:
                     causes.append(duplicate(f"{here}.resourceNames[{j}]", name))
-            causes += rule_with_operations(rule, here, operations)
+            causes += rule_with_operations(rule, here)
     return causes
 
 
@@ -159,7 +173,8 @@ def validate_validating_binding(obj: Object, old: Object | None) -> list[Cause]:
 
 
 def validate_mutating_binding(obj: Object, old: Object | None) -> list[Cause]:
-    return _binding(obj["spec"])
+    match = obj["spec"].get("matchResources")
+    return _binding(obj["spec"]) + (_not_deleting(match, "spec.matchResources") if match is not None else [])
 
 
 def _binding(spec: Object) -> list[Cause]:
@@ -169,21 +184,22 @@ def _binding(spec: Object) -> list[Cause]:
     if reference is not None:
         causes += _param_ref(reference, "spec.paramRef")
     match = spec.get("matchResources")
-    return causes + (_match(match, "spec.matchResources", OPERATIONS) if match is not None else [])
+    return causes + (_match(match, "spec.matchResources") if match is not None else [])
 
 
 def _param_ref(reference: Object, path: str) -> list[Cause]:
     name, selector = reference.get("name") or "", reference.get("selector")
-    causes: list[Cause] = []
+    both = "name and selector are mutually exclusive"
+    causes = said(f"{path}.name", name, is_path_segment_name(name)) if name else []
     if name and selector is not None:
-        causes.append(forbidden_field(f"{path}.name", "name and selector are mutually exclusive"))
-    elif not name and selector is None:
-        causes.append(required(path, "one of name or selector must be specified"))
-    elif name:
-        causes += said(f"{path}.name", name, is_path_segment_name(name))
-    else:
+        causes.append(forbidden_field(f"{path}.name", both))
+    if selector is not None:
         causes += label_selector(selector, f"{path}.selector")
+        if name:
+            causes.append(forbidden_field(f"{path}.selector", both))
+    if not name and selector is None:
+        causes.append(required(path, "one of name or selector must be specified"))
     action = reference.get("parameterNotFoundAction")
-    if action is None:
+    if not action:
         return [*causes, required(f"{path}.parameterNotFoundAction")]
-    return causes + one_of(action, f"{path}.parameterNotFoundAction", "Allow", "Deny")
+    return causes + one_of(action, f"{path}.parameterNotFoundAction", "Deny", "Allow")

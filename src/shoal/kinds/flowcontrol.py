@@ -1,26 +1,19 @@
 """FlowSchema and PriorityLevelConfiguration of flowcontrol.apiserver.k8s.io/v1. Pure.
 
-Kept, defaulted and checked; requests are not queued by them. The mandatory ones are there from the start.
+Defaulted and checked; what they say of requests is `apiserver.fairness`'s to carry out. Those that every cluster
+starts with are in `flowcontrol_first`.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from shoal.kinds.checks import Object, fill, one_of, said, section
+from shoal.kinds.flowcontrol_first import mandatory_flow_schemas, mandatory_priority_levels
 from shoal.objects.errors import Cause, duplicate, forbidden_field, invalid_value, not_supported, required
 from shoal.objects.names import is_dns1123_label, is_dns1123_subdomain
 
-API = "flowcontrol.apiserver.k8s.io/v1"
 MOST_PRECEDENCE, DEFAULT_PRECEDENCE = 10_000, 1000
 MOST_QUEUES = 10_000_000
 _VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch")
-_EVERYTHING: Object = {
-    "resourceRules": [
-        {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": True, "namespaces": ["*"]}
-    ],
-    "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
-}
 
 
 def default_flow_schema(obj: Object) -> None:
@@ -217,38 +210,3 @@ def _mandatory(fixed: list[Object], name: str, spec: Object) -> list[Cause]:
                 but = " except the 'spec.exempt' field" if free else ""
                 return [invalid_value("spec", spec, f"spec of '{name}'{but} must equal the fixed value")]
     return []
-
-
-def mandatory_priority_levels() -> list[Object]:
-    limited = {"nominalConcurrencyShares": 5, "limitResponse": {"type": "Reject"}, "lendablePercent": 0}
-    return [
-        _made("PriorityLevelConfiguration", "catch-all", {"type": "Limited", "limited": limited}),
-        _made(
-            "PriorityLevelConfiguration",
-            "exempt",
-            {"type": "Exempt", "exempt": {"nominalConcurrencyShares": 0, "lendablePercent": 0}},
-        ),
-    ]
-
-
-def mandatory_flow_schemas() -> list[Object]:
-    everybody = ("system:unauthenticated", "system:authenticated")
-    by_user = {"distinguisherMethod": {"type": "ByUser"}}
-    return [
-        _made("FlowSchema", "catch-all", {**_flow("catch-all", 10_000, *everybody), **by_user}),
-        _made("FlowSchema", "exempt", _flow("exempt", 1, "system:masters")),
-    ]
-
-
-def _flow(level: str, precedence: int, *groups: str) -> Object:
-    subjects = [{"kind": "Group", "group": {"name": group}} for group in groups]
-    return {
-        "priorityLevelConfiguration": {"name": level},
-        "matchingPrecedence": precedence,
-        "rules": [{"subjects": subjects, **_EVERYTHING}],
-    }
-
-
-def _made(kind: str, name: str, spec: dict[str, Any]) -> Object:
-    metadata = {"name": name, "generation": 1, "annotations": {"apf.kubernetes.io/autoupdate-spec": "true"}}
-    return {"apiVersion": API, "kind": kind, "metadata": metadata, "spec": spec, "status": {}}

@@ -95,7 +95,7 @@ def read_hooks(configuration: Object) -> Iterator[Hook]:
             configuration=configuration["metadata"]["name"],
             name=hook["name"],
             where=read_where(hook["clientConfig"]),
-            rules=tuple(_rule(rule) for rule in hook.get("rules") or ()),
+            rules=tuple(read_rule(rule) for rule in hook.get("rules") or ()),
             fails_open=hook.get("failurePolicy") == "Ignore",
             exact=hook.get("matchPolicy") == "Exact",
             seconds=hook.get("timeoutSeconds", 10),
@@ -130,7 +130,7 @@ def decoded(bundle: object) -> bytes:
         return b""
 
 
-def _rule(rule: Object) -> Rule:
+def read_rule(rule: Object) -> Rule:
     named = [text.partition("/") for text in rule.get("resources") or ()]
     return Rule(
         operations=frozenset(rule.get("operations") or ()),

@@ -56,6 +56,8 @@ class Cause:
 class StatusError(ShoalError):
     code: ClassVar[int] = 500
     reason: ClassVar[str] = "InternalError"
+    detailed: bool = False
+    """Whether `details` are there even when they say nothing, as upstream has it for some."""
 
     def __init__(
         self,
@@ -98,7 +100,7 @@ class StatusError(ShoalError):
             "message": self.message,
             "reason": self.status_reason,
         }
-        if details:
+        if details or self.detailed:
             status["details"] = details
         status["code"] = self.status_code
         return status
@@ -114,14 +116,17 @@ class Unauthorized(StatusError):
 
 class Forbidden(StatusError):
     code, reason = 403, "Forbidden"
+    detailed = True
 
 
 class NotFound(StatusError):
     code, reason = 404, "NotFound"
+    detailed = True
 
 
 class MethodNotSupported(StatusError):
     code, reason = 405, "MethodNotAllowed"
+    detailed = True
 
 
 class NotAcceptable(StatusError):
@@ -150,6 +155,7 @@ class UnsupportedMedia(StatusError):
 
 class Invalid(StatusError):
     code, reason = 422, "Invalid"
+    detailed = True
 
 
 class TooManyRequests(StatusError):

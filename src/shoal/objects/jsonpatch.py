@@ -84,6 +84,7 @@ class _Document:
 
     def parent(self, pointer: str, missing: str, *, write: bool) -> tuple[Any, str]:
         """The container of the pointer's target, and the target's key in it."""
+        missing += ": missing value"
         tokens = pointer.split("/")
         if len(tokens) < 2 or tokens[0]:
             raise DoesNotApply(missing)
@@ -116,13 +117,14 @@ class _Document:
 
 def _add(document: _Document, operation: dict[str, Any]) -> None:
     path = _pointer(operation, "path", "add operation failed to decode path: missing value")
-    _insert(document, path, operation.get("value"), f'add operation does not apply: doc is missing path: "{path}"')
+    missing = f'add operation does not apply: doc is missing path: "{path}"'
+    _insert(document, path, operation.get("value"), missing, f"error in add for path: '{path}'")
 
 
 def _remove(document: _Document, operation: dict[str, Any]) -> None:
     path = _pointer(operation, "path", "remove operation failed to decode path: missing value")
     where, key = document.parent(path, f'remove operation does not apply: doc is missing path: "{path}"', write=True)
-    _delete(where, key)
+    _delete(where, key, f"error in remove for path: '{path}'")
 
 
 def _replace(document: _Document, operation: dict[str, Any]) -> None:
@@ -135,7 +137,8 @@ def _replace(document: _Document, operation: dict[str, Any]) -> None:
         return
     where, key = document.parent(path, f"replace operation does not apply: doc is missing path: {path}", write=True)
     document.nested |= isinstance(value, dict | list)
-    where[_position(where, key) if isinstance(where, list) else key] = value
+    gone = f"replace operation does not apply: doc is missing key: {path}: missing value"
+    where[_found(where, key, gone) if isinstance(where, list) else key] = value
 
 
 def _move(document: _Document, operation: dict[str, Any]) -> None:
@@ -143,10 +146,12 @@ def _move(document: _Document, operation: dict[str, Any]) -> None:
     where, key = document.parent(
         source, f"move operation does not apply: doc is missing from path: {source}", write=True
     )
-    value = _get(where, key)
-    _delete(where, key)
+    told = f"error in move for path: '{key}'"
+    value = _get(where, key, told)
+    _delete(where, key, told)
     path = _pointer(operation, "path", "move operation failed to decode path: missing value")
-    _insert(document, path, value, f"move operation does not apply: doc is missing destination path: {path}")
+    missing = f"move operation does not apply: doc is missing destination path: {path}"
+    _insert(document, path, value, missing, f"error in move for path: '{path}'")
 
 
 def _copy(document: _Document, operation: dict[str, Any]) -> None:
@@ -154,7 +159,7 @@ def _copy(document: _Document, operation: dict[str, Any]) -> None:
     where, key = document.parent(
         source, f"copy operation does not apply: doc is missing from path: {source}", write=False
     )
-    value = _get(where, key)
+    value = _get(where, key, f"error in copy for from: '{source}'")
     path = _pointer(operation, "path", "copy operation failed to decode path: missing value")
     encoded = orjson.dumps(value)
     document.copied += len(encoded)
@@ -165,7 +170,8 @@ def _copy(document: _Document, operation: dict[str, Any]) -> None:
         )
     # A real copy: a container shared by two places could not be told apart by later operations.
     value = orjson.loads(encoded)
-    _insert(document, path, value, f"copy operation does not apply: doc is missing destination path: {path}")
+    missing = f"copy operation does not apply: doc is missing destination path: {path}"
+    _insert(document, path, value, missing, "error while adding value during copy")
 
 
 def _test(document: _Document, operation: dict[str, Any]) -> None:
@@ -174,7 +180,7 @@ def _test(document: _Document, operation: dict[str, Any]) -> None:
         found = document.root
     else:
         where, key = document.parent(path, f"test operation does not apply: is missing path: {path}", write=False)
-        found = _get(where, key)
+        found = _get(where, key, f"error in test for path: '{path}'")
     if not same(found, operation.get("value")):
         raise DoesNotApply(f"testing value {path} failed: test failed")
 
@@ -191,11 +197,13 @@ def _pointer(operation: dict[str, Any], field: str, missing: str) -> str:
     return pointer
 
 
-def _get(where: Any, key: str) -> Any:
-    return where[_position(where, key)] if isinstance(where, list) else where.get(key)
+def _get(where: Any, key: str, told: str) -> Any:
+    if not isinstance(where, list):
+        return where.get(key)
+    return where[_found(where, key, told + ": {why}")]
 
 
-def _insert(document: _Document, path: str, value: Any, missing: str) -> None:
+def _insert(document: _Document, path: str, value: Any, missing: str, told: str) -> None:
     where, key = document.parent(path, missing, write=True)
     document.nested |= isinstance(value, dict | list)
     if isinstance(where, dict):
@@ -203,21 +211,31 @@ def _insert(document: _Document, path: str, value: Any, missing: str) -> None:
     elif key == "-":
         where.append(value)
     else:
-        where.insert(_position(where, key, room=1), value)
+        if not _index(key):
+            told += f": value was not a proper array index: '{key}'"
+        where.insert(_found(where, key, told + ": {why}", room=1), value)
 
 
-def _delete(where: Any, key: str) -> None:
+def _delete(where: Any, key: str, told: str) -> None:
     if isinstance(where, list):
-        del where[_position(where, key)]
+        del where[_found(where, key, told + ": {why}")]
     elif key in where:
         del where[key]
     else:
-        raise DoesNotApply(f"Unable to remove nonexistent key: {key}: missing value")
+        raise DoesNotApply(f"{told}: Unable to remove nonexistent key: {key}: missing value")
+
+
+def _found(where: list[Any], key: str, told: str, room: int = 0) -> int:
+    """As `_position`, with what an operation says about it."""
+    try:
+        return _position(where, key, room)
+    except DoesNotApply as error:
+        raise DoesNotApply(told.replace("{why}", str(error))) from None
 
 
 def _position(where: list[Any], key: str, room: int = 0) -> int:
     if not _index(key):
-        raise DoesNotApply(f"value was not a proper array index: '{key}'")
+        raise DoesNotApply(f'strconv.Atoi: parsing "{key}": invalid syntax')
     index, size = int(key), len(where) + room
     if not -size <= index < size:
         raise DoesNotApply(f"Unable to access invalid index: {index}: invalid index referenced")

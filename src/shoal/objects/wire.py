@@ -36,6 +36,8 @@ class Request:
     """Every header line in order, only filled when a name came twice."""
     asked: str = ""
     """The path the client knows, where a route has rewritten it: what an answer that names addresses repeats."""
+    promised: tuple[tuple[str, str], ...] = ()
+    """Headers of the answer, whatever it will be."""
 
     def header_list(self, name: str) -> list[str]:
         """All values of a header that may come more than once."""

@@ -49,8 +49,6 @@ def admit(core: Core, call: Call, new: Object, old: Object | None) -> None:
         certificates.admit(core, call, new, old)
     elif (group, plural) == groups.PRIORITIES:
         groups.admit_priority(core, call, new, old)
-    elif group == groups.REGISTRATION:
-        groups.warn_not_evaluated(call, old)
     elif (group, plural) == groups.AUTOSCALERS:
         groups.refuse_autoscaler(call, old)
     elif group == "" and plural in ("pods", "persistentvolumeclaims"):

@@ -1,4 +1,4 @@
-"""Small checks of kinds outside the core group: one default priority, and a word about what has no effect here."""
+"""Small checks of kinds outside the core group: one default priority, and no autoscalers, which would never act."""
 
 from __future__ import annotations
 
@@ -9,19 +9,12 @@ from shoal.objects.errors import Forbidden, NotImplementedHere
 
 Object = dict[str, Any]
 
-REGISTRATION = "admissionregistration.k8s.io"
 PRIORITIES = ("scheduling.k8s.io", "priorityclasses")
 AUTOSCALERS = ("autoscaling", "horizontalpodautoscalers")
 NO_METRICS = (
     "HorizontalPodAutoscalers are not supported: pods on simulated nodes have no metrics to scale by; "
     "set the number of replicas (kubectl scale)"
 )
-
-
-def warn_not_evaluated(call: Call, old: Object | None) -> None:
-    if old is None and "webhook" not in call.resource.plural:
-        called = "policies are not evaluated"
-        call.warnings.append(f"this {call.resource.kind} is stored and has no effect: admission {called} here")
 
 
 def refuse_autoscaler(call: Call, old: Object | None) -> None:

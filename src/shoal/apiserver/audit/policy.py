@@ -1,7 +1,5 @@
-"""Which requests are recorded: the rules of an audit.k8s.io/v1 Policy, of which the first that matches decides.
-
-Levels None and Metadata are known. Request and RequestResponse, which would write down what bodies hold, are
-refused by name.
+"""Which requests are recorded, and how much of them: the rules of an audit.k8s.io/v1 Policy, of which the first that
+matches decides.
 """
 
 from __future__ import annotations
@@ -12,8 +10,7 @@ from typing import Any
 from shoal.objects import yaml_read
 from shoal.objects.errors import BadRequest, ShoalError
 
-METADATA = "Metadata"
-NONE = "None"
+NONE, METADATA, REQUEST, RESPONSE = LEVELS = ("None", "Metadata", "Request", "RequestResponse")
 STAGE = "ResponseComplete"
 _STAGES = ("RequestReceived", "ResponseStarted", STAGE, "Panic")
 
@@ -59,7 +56,9 @@ class Resources:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    recorded: bool
+    level: str
+    omit_owners: bool = False
+    """managedFields are left out of bodies."""
     users: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     verbs: tuple[str, ...] = ()
@@ -90,14 +89,12 @@ class Rule:
 class Policy:
     rules: tuple[Rule, ...]
 
-    def records(self, asked: Asked) -> bool:
-        for rule in self.rules:
-            if rule.match(asked):
-                return rule.recorded
-        return False
+    def rule(self, asked: Asked) -> Rule:
+        return next((rule for rule in self.rules if rule.match(asked)), NOTHING)
 
 
-EVERYTHING = Policy((Rule(True),))
+NOTHING = Rule(NONE)
+EVERYTHING = Policy((Rule(METADATA),))
 
 
 def read_policy(text: bytes) -> Policy:
@@ -111,17 +108,16 @@ def read_policy(text: bytes) -> Policy:
     rules = found.get("rules")
     if not isinstance(rules, list) or not rules:
         raise PolicyError("the audit policy has no rules")
-    return Policy(tuple(_rule(f"rules[{index}]", rule, quiet) for index, rule in enumerate(rules)))
+    omitted = found.get("omitManagedFields") is True
+    return Policy(tuple(_rule(f"rules[{index}]", rule, quiet, omitted) for index, rule in enumerate(rules)))
 
 
-def _rule(at: str, rule: Any, quiet: bool) -> Rule:
+def _rule(at: str, rule: Any, quiet: bool, omitted: bool) -> Rule:
     if not isinstance(rule, dict):
         raise PolicyError(f"the audit policy's {at} is not an object")
     level = rule.get("level")
-    if level in ("Request", "RequestResponse"):
-        raise PolicyError(f"the audit policy's {at} has level {level}, which is not supported: None and Metadata are")
-    if level not in (NONE, METADATA):
-        raise PolicyError(f"the audit policy's {at} has no level: None and Metadata are known")
+    if level not in LEVELS:
+        raise PolicyError(f"the audit policy's {at} has no level: {', '.join(LEVELS)} are known")
     of_resources = bool(rule.get("resources") or rule.get("namespaces"))
     paths = _texts(rule, "nonResourceURLs", at)
     if of_resources and paths:
@@ -132,7 +128,8 @@ def _rule(at: str, rule: Any, quiet: bool) -> Rule:
     if not isinstance(groups, list) or not all(isinstance(one, dict) for one in groups):
         raise PolicyError(f"the audit policy's {at}.resources is not a list of objects")
     return Rule(
-        recorded=level == METADATA and not quiet and STAGE not in _stages(rule, "omitStages"),
+        level=NONE if quiet or STAGE in _stages(rule, "omitStages") else level,
+        omit_owners=omitted if rule.get("omitManagedFields") is None else rule["omitManagedFields"] is True,
         users=_texts(rule, "users", at),
         groups=_texts(rule, "userGroups", at),
         verbs=_texts(rule, "verbs", at),

@@ -1,7 +1,7 @@
-"""From requests to audit.k8s.io/v1 Events of level Metadata, stage ResponseComplete.
+"""From requests to audit.k8s.io/v1 Events, stage ResponseComplete.
 
-Nothing of a body goes in, and no credential: messages of refused bodies (400, 422) stay out too, for they quote
-what was sent.
+At level Metadata nothing of a body goes in: messages of refused bodies (400, 422) stay out too, for they quote what
+was sent. Credentials of headers never do.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from urllib.parse import quote
 
 import orjson
 
+from shoal.apiserver.audit.bodies import request_object, response_object
 from shoal.apiserver.audit.log import AuditFile
-from shoal.apiserver.audit.policy import METADATA, STAGE, Asked, Policy
+from shoal.apiserver.audit.policy import METADATA, NONE, RESPONSE, STAGE, Asked, Policy, Rule
 from shoal.apiserver.authn import User
 from shoal.apiserver.encoding import CLUSTER_ANNOTATION
 from shoal.apiserver.paths import Target
@@ -71,15 +72,16 @@ class Audit:
     def end(self, record: Record, answer: Answer) -> None:
         """Writes the record down; that of a watch when the watch ends."""
         answer.headers += ((HEADER, record.id),)
-        if not self._policy.records(_asked(record)):
+        rule = self._policy.rule(_asked(record))
+        if rule.level == NONE:
             return
         if not isinstance(answer, StreamResponse) or record.request.method == "HEAD":
-            self._write(record, answer.status)
+            self._write(record, answer, rule)
             return
-        start, status = answer.start, answer.status
+        start = answer.start
 
         def followed(sink: Sink) -> None:
-            sink.on_close(lambda: self._write(record, status))
+            sink.on_close(lambda: self._write(record, answer, rule))
             start(sink)
 
         answer.start = followed
@@ -87,8 +89,14 @@ class Audit:
     def close(self) -> None:
         self._file.close()
 
-    def _write(self, record: Record, status: int) -> None:
-        self._file.write(orjson.dumps(event(record, status, self._clock.now())))
+    def _write(self, record: Record, answer: Answer, rule: Rule) -> None:
+        made = event(record, answer.status, self._clock.now(), rule.level)
+        if record.target.is_resource and rule.level != METADATA:
+            sent = request_object(record.request, rule.omit_owners)
+            answered = response_object(answer, rule.omit_owners) if rule.level == RESPONSE else None
+            found = {"requestObject": sent, "responseObject": answered}
+            made |= {key: value for key, value in found.items() if value is not None}
+        self._file.write(orjson.dumps(made))
 
 
 def _asked(record: Record) -> Asked:
@@ -107,12 +115,12 @@ def _asked(record: Record) -> Asked:
     )
 
 
-def event(record: Record, status: int, now: float) -> Object:
+def event(record: Record, status: int, now: float, level: str = METADATA) -> Object:
     request, target = record.request, record.target
     made: Object = {
         "kind": "Event",
         "apiVersion": "audit.k8s.io/v1",
-        "level": METADATA,
+        "level": level,
         "auditID": record.id,
         "stage": STAGE,
         "requestURI": quote(request.path, safe="/:@!$&'()*+,;=~") + (f"?{request.query}" if request.query else ""),
@@ -127,7 +135,7 @@ def event(record: Record, status: int, now: float) -> Object:
         made["userAgent"] = agent
     if target.is_resource:
         made["objectRef"] = _object_ref(target)
-    made["responseStatus"] = _status(record.failure, status)
+    made["responseStatus"] = _status(record.failure, status, level)
     made["requestReceivedTimestamp"] = rfc3339_micro(record.received)
     made["stageTimestamp"] = rfc3339_micro(now)
     made["annotations"] = {**(record.annotations or {}), CLUSTER_ANNOTATION: target.cluster}
@@ -162,8 +170,8 @@ def _object_ref(target: Target) -> Object:
     return {key: value for key, value in found.items() if value}
 
 
-def _status(failure: Mapping[str, Any] | None, code: int) -> Object:
+def _status(failure: Mapping[str, Any] | None, code: int, level: str) -> Object:
     if failure is None:
         return {"metadata": {}, "code": code}
-    kept = ("status", "reason") if code in _QUOTING else ("status", "message", "reason")
+    kept = ("status", "reason") if code in _QUOTING and level == METADATA else ("status", "message", "reason")
     return {"metadata": {}, **{key: failure[key] for key in kept if key in failure}, "code": code}

@@ -80,14 +80,29 @@ def find_read(call: Call) -> Read | None:
     reads, writes = _tables(call)
     found = reads.get(call.verb)
     nameless = not call.name and call.verb in ("update", "patch")
-    if found is None and (call.verb not in writes or nameless):
-        raise MethodNotSupported(
-            f'{call.verb} is not supported on resources of kind "{call.resource.group_resource}"',
-            group=call.resource.group,
-            kind=call.resource.plural,
-        )
+    if found is None and (call.verb not in writes or nameless or _is_nowhere(call)):
+        raise _no_such_method(call)
     # A webhook converts what is read, and has to be waited for.
     return found if call.resource.conversion is None else None
+
+
+def _no_such_method(call: Call) -> MethodNotSupported:
+    """Upstream has no route for it at a built-in kind, and a handler that knows no verb at a custom one."""
+    if not call.resource.custom:
+        return MethodNotSupported("the server does not allow this method on the requested resource")
+    verb = call.verb if call.verb in READS or call.verb in WRITES else ""
+    return MethodNotSupported(
+        f'{verb} is not supported on resources of kind "{call.resource.group_resource}"',
+        group=call.resource.group,
+        kind=call.resource.plural,
+    )
+
+
+def _is_nowhere(call: Call) -> bool:
+    """Built-in kinds are made, and deleted together, in a namespace only."""
+    resource = call.resource
+    in_one = resource.namespaced and not resource.custom and resource.group not in REVIEWS
+    return in_one and not call.namespace and call.verb in ("create", "deletecollection")
 
 
 def find_write(call: Call) -> Write:

@@ -46,7 +46,7 @@ class Hooks:
         key = operation, resource.group, resource.version, resource.plural, subresource
         found = self.wanted.get(key)
         if found is None:
-            others = _equivalents(registry, resource)
+            others = equivalents(registry, resource)
             found = self.wanted[key] = (
                 _matching(self.mutating, operation, resource, subresource, others),
                 _matching(self.validating, operation, resource, subresource, others),
@@ -85,7 +85,7 @@ def _hooks(kind: Kind, cluster: str) -> tuple[Hook, ...]:
     return tuple(hook for entry in table.select("") for hook in read_hooks(entry.object())) if table else ()
 
 
-def _equivalents(registry: Registry, resource: Resource) -> list[Resource]:
+def equivalents(registry: Registry, resource: Resource) -> list[Resource]:
     """Other resources that show the same objects: other versions of a custom one, and the other group of Events."""
     if resource.custom:
         versions = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -130,7 +129,7 @@ def operations(patch: object) -> list[Object]:
         return []
     try:
         found = orjson.loads(base64.b64decode(patch, validate=True)) if isinstance(patch, str) else None
-    except (binascii.Error, orjson.JSONDecodeError) as error:
+    except ValueError as error:
         raise NotAnAnswer(f"received undecodable patch in webhook response: {error}") from None
     if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
         raise NotAnAnswer("received undecodable patch in webhook response: a list of operations was expected")

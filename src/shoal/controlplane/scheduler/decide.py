@@ -15,6 +15,8 @@ from shoal.controlplane.scheduler.shape import Shape
 from shoal.controlplane.scheduler.snapshot import Node
 from shoal.controlplane.scheduler.volumes import Ties
 from shoal.fit.affinity import preference, selected
+from shoal.fit.headroom import HIGHEST
+from shoal.fit.headroom import headroom as left
 from shoal.fit.ports import clash
 from shoal.fit.resources import CPU, MEMORY, PODS, fits, lacking
 from shoal.fit.taints import UNSCHEDULABLE, intolerances, tolerated, untolerated
@@ -29,7 +31,6 @@ Bid = tuple[int, int, str, int]
 SCHEDULER = "default-scheduler"
 NO_NODES = "no nodes available to schedule pods"
 NOT_NAMED = ("node(s) didn't satisfy plugin(s) [NodeAffinity]",)
-HIGHEST = 100
 TAINT_WEIGHT, AFFINITY_WEIGHT = 3, 2
 
 
@@ -128,9 +129,7 @@ def headroom(shape: Shape, node: Node) -> int:
 
     It never grows when a pod is placed: `ranking` counts on that.
     """
-    cpu = _left(node.cpu + shape.cpu, node.room.get(CPU, 0))
-    memory = _left(node.memory + shape.memory, node.room.get(MEMORY, 0))
-    return (cpu + memory) // 2 + min(cpu, memory)
+    return left(node.cpu + shape.cpu, node.room.get(CPU, 0), node.memory + shape.memory, node.room.get(MEMORY, 0))
 
 
 def message(reasons: Iterable[Reasons]) -> str:
@@ -154,7 +153,3 @@ def condition(pod: Object) -> tuple[str | None, int, str]:
         if each.get("type") == "PodScheduled" and each.get("status") == "False":
             return each.get("message") or "", each.get("observedGeneration") or 0, nominated
     return None, 0, nominated
-
-
-def _left(used: int, room: int) -> int:
-    return max(room - used, 0) * HIGHEST // room if room else 0

@@ -9,10 +9,11 @@ evaluation that exceeds its limit ends with `CostExceeded`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from shoal.objects.cel.checker import check
+from shoal.objects.cel.environment import Environment
 from shoal.objects.cel.errors import CelError, CompileError, CostExceeded
 from shoal.objects.cel.parser import parse
 from shoal.objects.cel.planner import InstantiationError, Outcome, Program
@@ -23,11 +24,13 @@ __all__ = [
     "CelError",
     "CompileError",
     "CostExceeded",
+    "Environment",
     "InstantiationError",
     "Outcome",
     "Program",
     "Type",
     "compile",
+    "compile_in",
 ]
 
 PER_CALL_LIMIT: Final = 1_000_000
@@ -35,4 +38,9 @@ PER_CALL_LIMIT: Final = 1_000_000
 
 
 def compile(source: str, variables: Mapping[str, Type]) -> Program:  # noqa: A001
-    return Program(check(source, parse(source), variables), list(variables))
+    return compile_in(source, Environment(variables), list(variables))
+
+
+def compile_in(source: str, environment: Environment, places: Sequence[str]) -> Program:
+    """`places`: all names a value is given for, in their order; the environment may know fewer."""
+    return Program(check(source, parse(source), environment), places)

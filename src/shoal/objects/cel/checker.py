@@ -5,12 +5,11 @@ Messages and places are cel-go's. What is only known at run time is `dyn` and pa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from shoal.objects.cel.environment import Environment
 from shoal.objects.cel.errors import CelError, CompileError
 from shoal.objects.cel.fold_types import fold_type
-from shoal.objects.cel.functions import FUNCTIONS
 from shoal.objects.cel.library.conversions import TYPE_NAMES
 from shoal.objects.cel.library.times import read_duration, read_timestamp
 from shoal.objects.cel.overloads import Overload
@@ -63,10 +62,13 @@ class Checked:
     """Calls whose receiver is part of the function's name."""
     used: set[str] = field(default_factory=set)
     """The variables of the environment that are read."""
+    variables: dict[int, str] = field(default_factory=dict)
+    """Nodes with dots that name one of them."""
+    escapes: bool = True
 
 
-def check(source: str, root: Node, variables: Mapping[str, Type]) -> Checked:
-    checker = Checker(source, root, variables)
+def check(source: str, root: Node, environment: Environment) -> Checked:
+    checker = Checker(source, root, environment)
     checker.type_of(root)
     if checker.problems:
         raise CompileError(source, checker.problems)
@@ -80,13 +82,15 @@ def check(source: str, root: Node, variables: Mapping[str, Type]) -> Checked:
 class Checker:
     """One check. `fold_types` uses it for the comprehensions."""
 
-    def __init__(self, source: str, root: Node, variables: Mapping[str, Type]) -> None:
+    def __init__(self, source: str, root: Node, environment: Environment) -> None:
         self.source = source
-        self.found = Checked(root)
+        self.found = Checked(root, escapes=environment.escapes)
         self.problems: list[tuple[int, str]] = []
         self.bound: Bindings = {}
         self.scopes: list[dict[str, Type]] = []
-        self._variables = variables
+        self._environment = environment
+        self._variables = environment.variables
+        self._functions = environment.functions
         self._fresh = 0
 
     def fail(self, at: int, message: str) -> Type:
@@ -129,7 +133,7 @@ class Checker:
             keys = self._joined([self.type_of(key) for key, _, _ in node.entries])
             return map_of(keys, self._joined([self._held(value, optional) for _, value, optional in node.entries]))
         if isinstance(node, Struct):
-            return self.fail(node.at, f"undeclared reference to '{node.name}' (in container '')")
+            return self._struct(node)
         assert isinstance(node, Fold)
         return fold_type(self, node)
 
@@ -143,13 +147,38 @@ class Checker:
         if name in TYPE_NAMES:
             self.found.constants[id(node)] = name
             return type_of(TYPE_NAMES[name])
-        return None
+        made = self._environment.structs(name)
+        if made is None:
+            return None
+        self.found.constants[id(node)] = name
+        return type_of(made)
+
+    def _struct(self, node: Struct) -> Type:
+        made = self._environment.structs(node.name)
+        if made is None:
+            return self.fail(node.at, f"undeclared reference to '{node.name}' (in container '')")
+        for at, name, value, optional in node.fields:
+            given = self.resolved(self.type_of(value))
+            if optional:
+                if given.kind == "optional_type":
+                    given = self.resolved(given.params[0])
+                elif not is_open(given):
+                    inner = self.shown(given)
+                    self.fail(value.at, f"expected type 'optional_type({inner})' but found '{inner}'")
+            wanted = made.fields.get(name)
+            if wanted is None or not fits(self.bound, given, wanted):
+                what = "" if wanted is None else self.shown(wanted)
+                told = f"expected type of field '{name}' is '{what}' but provided type is '{self.shown(given)}'"
+                self.fail(at, told)
+        return made
 
     def _select(self, node: Select) -> Type:
         if not node.test and not node.optional and (name := qualified(node)) is not None:
             root = name.split(".", 1)[0]
             known = any(root in scope for scope in self.scopes)
             if not known and (found := self._named(node, name)) is not None:
+                if name in self._variables:
+                    self.found.variables[id(node)] = name
                 return found
         operand = self.resolved(self.type_of(node.operand))
         optional = node.optional
@@ -174,13 +203,13 @@ class Checker:
         if node.target is None:
             return self._resolve(node, node.function, args)
         prefix = qualified(node.target)
-        if prefix is not None and f"{prefix}.{node.function}" in FUNCTIONS:
+        if prefix is not None and f"{prefix}.{node.function}" in self._functions:
             self.found.namespaced.add(id(node))
             return self._resolve(node, f"{prefix}.{node.function}", args)
         return self._resolve(node, node.function, [self.type_of(node.target), *args], member=True)
 
     def _resolve(self, node: Call, name: str, args: list[Type], member: bool = False) -> Type:
-        overloads = FUNCTIONS.get(name)
+        overloads = self._functions.get(name)
         if overloads is None:
             return self.fail(node.at, f"undeclared reference to '{name}' (in container '')")
         chosen: list[Overload] = []
@@ -323,4 +352,6 @@ def _children(node: Node) -> list[Node]:
         return [item for item, _ in node.items]
     if isinstance(node, MapLiteral):
         return [part for key, value, _ in node.entries for part in (key, value)]
+    if isinstance(node, Struct):
+        return [value for _, _, value, _ in node.fields]
     return [node.range, *node.args] if isinstance(node, Fold) else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from shoal.objects.cel.library import (
     arithmetic,
+    authz,
     conversions,
     formats,
     lists,
@@ -18,7 +19,7 @@ from shoal.objects.cel.library import (
 from shoal.objects.cel.overloads import Overload
 
 _LIBRARIES = (
-    arithmetic, conversions, times, strings, regexes, lists, optionals, urls, net, quantities, formats,
+    arithmetic, conversions, times, strings, regexes, lists, optionals, urls, net, quantities, formats, authz,
 )  # fmt: skip
 
 

@@ -179,15 +179,16 @@ class _Reader:
 
     def struct(self, name: str) -> Node:
         opening = self.expect("{")
+        fields: list[tuple[int, str, Node, bool]] = []
         while not self.accept("}"):
-            self.accept("?")
-            self.expect("name")
-            self.expect(":")
-            self.expression()
+            optional = self.accept("?") is not None
+            field = self.expect("name").text
+            at = self.expect(":").at
+            fields.append((at, field, self.expression(), optional))
             if not self.accept(","):
                 self.expect("}")
                 break
-        return Struct(opening.at, name)
+        return self.sized(Struct(opening.at, name, fields), *(value for _, _, value, _ in fields))
 
     def primary(self) -> Node:
         token = self.take()

@@ -38,12 +38,13 @@ from shoal.objects.cel.syntax import (
     MapLiteral,
     Node,
     Select,
+    Struct,
 )
 from shoal.objects.cel.types import SCALARS, Type
-from shoal.objects.cel.values import Optional, TypeValue, Value
+from shoal.objects.cel.values import Made, Optional, TypeValue, Value, kind_of
 
 _CONVERSIONS = frozenset({"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"})
-_LIST_COST, _MAP_COST = 10, 30
+_LIST_COST, _MAP_COST, _STRUCT_COST = 10, 30, 40
 _HASHED = (str, int, float, bool)
 
 
@@ -123,8 +124,9 @@ class _Planner:
         name = self.checked.constants.get(id(node))
         if name is not None:
             return constant(TypeValue(name))
-        if isinstance(node, Ident):
-            place = self.places[node.name]
+        name = node.name if isinstance(node, Ident) else self.checked.variables.get(id(node))
+        if name is not None:
+            place = self.places[name]
             return Step(lambda frame: frame[place], 1, attribute=True)
         if isinstance(node, Select):
             return self._select(node)
@@ -140,6 +142,8 @@ class _Planner:
             return self._list(node)
         if isinstance(node, MapLiteral):
             return self._map(node)
+        if isinstance(node, Struct):
+            return self._struct(node)
         assert isinstance(node, Fold)
         over = self.step(node.range)
         places = self.bind(node.names)
@@ -153,12 +157,13 @@ class _Planner:
             kind = kind.params[0]
         key = kind.keys.get(node.field, node.field)
         known = kind.kind == "object"
+        escapes = self.checked.escapes
         cost = operand.cost if operand.attribute or isinstance(node.operand, Choice) else operand.cost + 1
         if node.test:
-            return Step(presence(operand.run, key, known), cost)
+            return Step(presence(operand.run, key, known, escapes), cost)
         if node.optional or held:
-            return Step(optional_select(operand.run, key, known), cost, attribute=True)
-        return Step(select(operand.run, key, known), cost + 1, attribute=True)
+            return Step(optional_select(operand.run, key, known, escapes), cost, attribute=True)
+        return Step(select(operand.run, key, known, escapes), cost + 1, attribute=True)
 
     def _call(self, node: Call) -> Step:
         nodes = node.args if node.target is None or id(node) in self.checked.namespaced else [node.target, *node.args]
@@ -225,6 +230,29 @@ class _Planner:
         if all(key.constant and value.constant and not optional for key, value, optional in entries):
             return _computed(step)
         return step
+
+    def _struct(self, node: Struct) -> Step:
+        made = self.kind(node)
+        steps = [(name, self.step(value), optional) for _, name, value, optional in node.fields]
+        runs = [(name, step.run, optional) for name, step, optional in steps]
+        texts = frozenset(name for name, kind in made.fields.items() if kind.kind == "string")
+
+        def run(frame: Frame) -> Made:
+            fields: dict[str, Value] = {}
+            for name, held, optional in runs:
+                value = held(frame)
+                if optional:
+                    if value.__class__ is not Optional:
+                        raise CelError(f"cannot initialize optional entry '{name}' from non-optional value {value}")
+                    if not value.present:
+                        continue
+                    value = value.value
+                if name in texts and value.__class__ is not str:
+                    raise CelError(f"unexpected type {kind_of(value)} for {made.name}Type '{name}' field")
+                fields[name] = value
+            return Made(made.name, fields)
+
+        return Step(run, _STRUCT_COST + sum(step.cost for _, step, _ in steps))
 
 
 def _with_optionals(parts: list[tuple[Any, bool]], frame: Frame) -> list[Value]:

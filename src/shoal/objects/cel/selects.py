@@ -5,12 +5,14 @@ from __future__ import annotations
 from shoal.objects.cel.errors import CelError, no_overload
 from shoal.objects.cel.escaping import unescaped
 from shoal.objects.cel.steps import COST, Frame, Run
-from shoal.objects.cel.values import NONE, Optional, Value
+from shoal.objects.cel.values import NONE, Lazy, Optional, Value
 
 
-def select(operand: Run, key: str, known: bool) -> Run:
-    """`known`: the type of the operand is, and with it the field's name on the wire. A field of null is not there."""
-    other = key if known else (unescaped(key) or key)
+def select(operand: Run, key: str, known: bool, escapes: bool = True) -> Run:
+    """`known`: the type of the operand is, and with it the field's name on the wire. A field of null is not there.
+    `escapes`: else the name may stand for another.
+    """
+    other = (unescaped(key) or key) if escapes and not known else key
 
     def run(frame: Frame) -> Value:
         held = operand(frame)
@@ -21,13 +23,15 @@ def select(operand: Run, key: str, known: bool) -> Run:
                     return value
             elif other in held:
                 return held[other]
+        elif held.__class__ is Lazy:
+            return held.read(key)
         raise CelError(f"no such key: {key}")
 
     return run
 
 
-def presence(operand: Run, key: str, known: bool) -> Run:
-    other = key if known else (unescaped(key) or key)
+def presence(operand: Run, key: str, known: bool, escapes: bool = True) -> Run:
+    other = (unescaped(key) or key) if escapes and not known else key
 
     def run(frame: Frame) -> Value:
         held = operand(frame)
@@ -36,6 +40,8 @@ def presence(operand: Run, key: str, known: bool) -> Run:
                 return False
             held = held.value
         if held.__class__ is not dict:
+            if held.__class__ is Lazy:
+                return True
             raise no_overload()
         if known:
             return held.get(key) is not None
@@ -44,8 +50,8 @@ def presence(operand: Run, key: str, known: bool) -> Run:
     return run
 
 
-def optional_select(operand: Run, key: str, known: bool) -> Run:
-    other = key if known else (unescaped(key) or key)
+def optional_select(operand: Run, key: str, known: bool, escapes: bool = True) -> Run:
+    other = (unescaped(key) or key) if escapes and not known else key
 
     def run(frame: Frame) -> Value:
         held = operand(frame)
@@ -54,6 +60,8 @@ def optional_select(operand: Run, key: str, known: bool) -> Run:
                 return NONE
             held = held.value
         if held.__class__ is not dict:
+            if held.__class__ is Lazy:
+                return Optional(held.read(key))
             raise no_overload()
         found = key if key in held else other
         if found not in held or (known and held[found] is None):

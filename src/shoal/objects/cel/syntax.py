@@ -68,7 +68,11 @@ class MapLiteral(Node):
 
 @dataclass(slots=True, eq=False)
 class Struct(Node):
+    """`Name{field: value}`"""
+
     name: str
+    fields: list[tuple[int, str, Node, bool]]
+    """Where the colon is, name, value, and true for `?field: value`."""
 
 
 @dataclass(slots=True, eq=False)

@@ -6,7 +6,10 @@ true is not 1.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
+
+from shoal.objects.cel.errors import CelError
 
 Value = Any
 
@@ -82,6 +85,38 @@ class Opaque:
         self.size = size
 
 
+class Made:
+    """An object an expression has made of a type, whose name is `kind`."""
+
+    __slots__ = ("fields", "kind")
+
+    def __init__(self, kind: str, fields: dict[str, Value]) -> None:
+        self.kind = kind
+        self.fields = fields
+
+
+class Lazy:
+    """Named values that are computed when they are first read; one that fails, fails every time."""
+
+    __slots__ = ("_compute", "_known")
+    kind = "kubernetes.variables"
+
+    def __init__(self, compute: Callable[[str], Value]) -> None:
+        self._compute = compute
+        self._known: dict[str, Value | CelError] = {}
+
+    def read(self, name: str) -> Value:
+        if name not in self._known:
+            try:
+                self._known[name] = self._compute(name)
+            except CelError as error:
+                self._known[name] = error
+        found = self._known[name]
+        if found.__class__ is CelError:
+            raise found
+        return found
+
+
 _NUMBERS = (int, float, UInt)
 _KINDS: dict[type, str] = {
     int: "int",
@@ -127,6 +162,8 @@ def equal(a: Value, b: Value) -> bool:
             return a.present == b.present and (not a.present or equal(a.value, b.value))
         if kind is Opaque:
             return bool(a.kind == b.kind and a.core == b.core)
+        if kind is Made:
+            return a.kind == b.kind and _equal_maps(a.fields, b.fields)
         if not isinstance(a, list):
             return bool(a == b)
     elif kind in _NUMBERS and other in _NUMBERS:

@@ -1,0 +1,45 @@
+"""Of a request that may have to wait: whose flow it is in. Who must be answered whatever happens is in none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from shoal.apiserver.authn import ANONYMOUS, LOOPS, UNAUTHENTICATED, Authenticator, User, home_of
+from shoal.apiserver.fairness.flows import Flow, Flows, Level
+from shoal.apiserver.paths import ROOT, WILDCARD, parse, verb_of
+from shoal.objects.errors import Unauthorized
+from shoal.objects.wire import Request
+
+PROBES = ("/healthz", "/livez", "/readyz")
+_WAITING = 300
+_ELSEWHERE = Level("elsewhere", shares=20, queues=True, longest=_WAITING, most=_WAITING)
+"""Requests that are passed on to another server, which knows its own users."""
+
+
+class Askers:
+    def __init__(
+        self, authenticator: Authenticator, flows: Flows, exists: Callable[[str], bool], passed: tuple[str, ...]
+    ) -> None:
+        """`exists`: whether there is a logical cluster. `passed`: what paths begin with that are passed on."""
+        self._authenticator, self._flows, self._exists, self._passed = authenticator, flows, exists, passed
+
+    def flow_of(self, request: Request) -> Flow | None:
+        """None: whoever asks never waits."""
+        if request.path.startswith(PROBES):
+            return None
+        if self._passed and request.path.startswith(self._passed):
+            # One after the other for each place that is asked; who asks is not known here.
+            return Flow("/".join(request.path.split("/", 4)[:4]), _ELSEWHERE, request.remote, ())
+        target = parse(request.path)
+        user = self._user(request, target.cluster)
+        if user.crosses_clusters or user.name == LOOPS:
+            return None
+        cluster = ROOT if target.cluster == WILDCARD or not self._exists(target.cluster) else target.cluster
+        watching = request.method == "GET" and "watch=" in request.query
+        return self._flows.of(cluster, user, verb_of(request.method, target, watching), target)
+
+    def _user(self, request: Request, cluster: str) -> User:
+        try:
+            return self._authenticator.authenticate(request, cluster)
+        except Unauthorized:
+            return User(ANONYMOUS, (UNAUTHENTICATED,), cluster=home_of(cluster))

@@ -1,0 +1,71 @@
+"""How many writes of a priority level may be under way at once: its share of all seats, and what others lend. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from math import ceil
+
+from shoal.apiserver.fairness.flows import Level
+
+Key = tuple[str, str]
+"""Logical cluster and priority level."""
+
+
+class Seats:
+    def __init__(self, total: int, levels: Callable[[str], tuple[Level, ...]]) -> None:
+        """`levels`: those of a logical cluster."""
+        self._total, self._levels = total, levels
+        self._taken: dict[Key, int] = {}
+        self.taken = 0
+
+    @property
+    def free(self) -> bool:
+        return self.taken < self._total
+
+    @property
+    def plenty(self) -> bool:
+        """So few are taken that nobody needs to be asked who they are."""
+        return self.taken * 2 < self._total
+
+    def take(self, key: Key | None) -> None:
+        """None: somebody nobody has asked."""
+        self.taken += 1
+        if key is not None:
+            self._taken[key] = self._taken.get(key, 0) + 1
+
+    def give_back(self, key: Key | None) -> None:
+        self.taken -= 1
+        if key is None:
+            return
+        left = self._taken[key] - 1
+        if left:
+            self._taken[key] = left
+        else:
+            del self._taken[key]
+
+    def may(self, key: Hashable) -> bool:
+        """Whether one more of a level of a cluster may go."""
+        if not self.free:
+            return False
+        assert isinstance(key, tuple)
+        cluster, name = key
+        levels = {level.name: level for level in self._levels(cluster) if not level.exempt}
+        level = levels.get(name)
+        if level is None:  # Leases, and a level that was deleted while its requests waited
+            return True
+        shares = sum(each.shares for each in levels.values()) or 1
+        nominal = {each.name: ceil(self._total * each.shares / shares) for each in levels.values()}
+        taken = self._taken.get((cluster, name), 0)
+        if taken < max(nominal[name], 1):
+            return True
+        if level.borrowing is not None and taken >= nominal[name] + round(nominal[name] * level.borrowing / 100):
+            return False
+        kept = sum(
+            max(0, nominal[each.name] - round(nominal[each.name] * each.lendable / 100) - self._in(cluster, each.name))
+            for each in levels.values()
+            if each.name != name
+        )
+        return self.taken + kept < self._total
+
+    def _in(self, cluster: str, name: str) -> int:
+        return self._taken.get((cluster, name), 0)

@@ -1,0 +1,99 @@
+"""Whether a body is an object of the kind it was sent to: its apiVersion and kind, in upstream's words where not.
+
+Built-in kinds may leave both out; custom ones may not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shoal.apiserver.registry import Resource
+from shoal.kinds.definitions import definition_of
+from shoal.objects.errors import BadRequest, invalid_object, invalid_value
+
+Object = dict[str, Any]
+
+_TYPE_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+_SCHEME = 'in scheme "pkg/runtime/scheme.go:111"'
+"""Where upstream keeps its kinds, as it says itself."""
+_JSON = {list: "array", str: "string", bool: "bool"}
+
+
+def unrecognized(body: bytes, kind: str, why: str) -> BadRequest:
+    """Shows the beginning of what came, as upstream does: text of an object, else its bytes."""
+    shown = body[:30].decode(errors="replace") if body[:1] == b"{" else body[:30].hex() or "<empty>"
+    more = " ..." if len(body) > 30 else ""
+    return BadRequest(f"the object provided is unrecognized (must be of type {kind}): {why} ({shown}{more})")
+
+
+def not_parsed(why: str) -> str:
+    return f"couldn't get version/kind; json parse error: {why}"
+
+
+def no_object(value: object) -> str:
+    """Why something that is no object is none."""
+    return not_parsed(f"json: cannot unmarshal {_JSON.get(type(value), 'number')} into Go value of type {_TYPE_META}")
+
+
+def check_type_meta(obj: Object, body: bytes, kind: str) -> None:
+    """Both are text, and the first is a group and a version at most."""
+    for field in ("apiVersion", "kind"):
+        value = obj.get(field)
+        if value is not None and not isinstance(value, str):
+            found = "object" if isinstance(value, dict) else _JSON.get(type(value), "number")
+            why = not_parsed(f"json: cannot unmarshal {found} into Go struct field .{field} of type string")
+            raise unrecognized(body, kind, why)
+    if (obj.get("apiVersion") or "").count("/") > 1:
+        raise unrecognized(body, kind, f"unexpected GroupVersion string: {obj['apiVersion']}")
+
+
+def check_kind(resource: Resource, obj: Object, body: bytes | None, *, lenient: bool) -> None:
+    """`body` is None where there is no text to show; `lenient` is who ignores unknown fields."""
+    (_check_custom if resource.custom else _check_builtin)(resource, obj, body, lenient)
+    obj["apiVersion"], obj["kind"] = resource.api_version, resource.kind
+
+
+def _check_custom(resource: Resource, obj: Object, body: bytes | None, lenient: bool) -> None:
+    api_version, kind = obj.get("apiVersion") or "", obj.get("kind") or ""
+    if not kind:
+        missing = "Object 'Kind' is missing" + ("" if body is None else f" in '{body.decode(errors='replace')}'")
+        if body is None or lenient:
+            raise BadRequest(f'{_handled(resource, resource.kind, resource.version)}: {missing}')
+        raise unrecognized(body, resource.kind, missing)
+    if api_version != resource.api_version:
+        raise _other_version(resource, api_version)
+    if kind != resource.kind:
+        name = str((obj.get("metadata") or {}).get("name") or "")
+        raise invalid_object(str(kind), resource.group, name, [invalid_value("kind", kind, f"must be {resource.kind}")])
+
+
+def _check_builtin(resource: Resource, obj: Object, body: bytes | None, lenient: bool) -> None:
+    api_version = str(obj.get("apiVersion") or resource.api_version)
+    kind = str(obj.get("kind") or resource.kind)
+    if kind == resource.kind and api_version == resource.api_version:
+        return
+    group, _, version = api_version.rpartition("/")
+    title = _handled(resource, kind, version)
+    if not _is_known(group, version, kind):
+        raise BadRequest(f'{title}: no kind "{kind}" is registered for version "{api_version}" {_SCHEME}')
+    if kind != resource.kind:
+        internal = resource.group.partition(".")[0] or "core"
+        raise BadRequest(f"{title}: converting ({version}.{kind}) to ({internal}.{resource.kind}): unknown conversion")
+    raise _other_version(resource, api_version)
+
+
+def _other_version(resource: Resource, given: str) -> BadRequest:
+    expected = resource.api_version
+    return BadRequest(f"the API version in the data ({given}) does not match the expected API version ({expected})")
+
+
+def _handled(resource: Resource, kind: str, version: str) -> str:
+    return f'{kind} in version "{version}" cannot be handled as a {resource.kind}'
+
+
+def _is_known(group: str, version: str, kind: str) -> bool:
+    try:
+        definition_of(group, version, kind)
+    except KeyError:
+        return False
+    return True

@@ -1,0 +1,25 @@
+"""Whether the priority level that a FlowSchema names is there: its condition `Dangling`, in upstream's words. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from shoal.kinds.flowcontrol_first import dangling
+
+Object = dict[str, Any]
+
+
+def outdated(schemas: Iterable[Object], levels: Collection[str], now: str) -> list[Object]:
+    """Those of one cluster whose condition is another than it should be, as they should be."""
+    found = []
+    for schema in schemas:
+        name = schema["spec"]["priorityLevelConfiguration"]["name"]
+        wanted = dangling(name, name in levels)
+        conditions = (schema.get("status") or {}).get("conditions") or []
+        there: Object = next((each for each in conditions if each.get("type") == wanted["type"]), {})
+        if any(there.get(field) != value for field, value in wanted.items()):
+            since = now if there.get("status") != wanted["status"] else there.get("lastTransitionTime") or now
+            others = [each for each in conditions if each is not there]
+            found.append({**schema, "status": {"conditions": [*others, {**wanted, "lastTransitionTime": since}]}})
+    return found

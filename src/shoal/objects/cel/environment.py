@@ -1,0 +1,25 @@
+"""What an expression may name: variables with their types, functions, and types it can make objects of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from shoal.objects.cel.functions import FUNCTIONS
+from shoal.objects.cel.overloads import Overload
+from shoal.objects.cel.types import Type
+
+
+def _no_struct(name: str) -> Type | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Environment:
+    variables: Mapping[str, Type]
+    """A name may have dots: `authorizer.requestResource`."""
+    structs: Callable[[str], Type | None] = _no_struct
+    """The type an expression means by the name in `Name{field: value}`."""
+    functions: Mapping[str, Sequence[Overload]] = field(default_factory=lambda: FUNCTIONS)
+    escapes: bool = True
+    """Fields of values without a type are found by their escaped names too."""
