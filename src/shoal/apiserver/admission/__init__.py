@@ -17,6 +17,7 @@ from shoal.apiserver.admission import (
     limits,
     mirrored,
     namespaces,
+    parameters,
     podclasses,
     quotas,
     roles,
@@ -25,6 +26,8 @@ from shoal.apiserver.admission import (
     workers,
 )
 from shoal.apiserver.core import Call, Core
+from shoal.apiserver.policies.configurations import OWN
+from shoal.kinds.webhooks import EXEMPT
 
 Object = dict[str, Any]
 
@@ -49,6 +52,8 @@ def admit(core: Core, call: Call, new: Object, old: Object | None) -> None:
         certificates.admit(core, call, new, old)
     elif (group, plural) == groups.PRIORITIES:
         groups.admit_priority(core, call, new, old)
+    elif group == EXEMPT and plural in OWN:
+        parameters.authorize(core, call, new, old)
     elif (group, plural) == groups.AUTOSCALERS:
         groups.refuse_autoscaler(call, old)
     elif group == "" and plural in ("pods", "persistentvolumeclaims"):

@@ -1,0 +1,36 @@
+"""Every case answers as it was recorded; `tests/real/test_policies.py` asks kube-apiserver the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.apiserver.policies import cases
+from tests.serving import Cluster
+
+GOLDEN = json.loads(Path(__file__).with_name("golden.json").read_text())
+CASES = {**cases.VALIDATING, **cases.MUTATING}
+
+
+def test_every_case_is_recorded() -> None:
+    assert GOLDEN.keys() == CASES.keys()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_answers(ruled: Cluster, name: str) -> None:
+    case = CASES[name]
+    answer = cases.write(ruled, name, case)
+    body = answer.json
+    if answer.status != 201:
+        assert [answer.status, body["reason"], body["message"]] == GOLDEN[name]
+        return
+    made = body.get("data")
+    if case.deployment:
+        spec = body["spec"]
+        made = {
+            "replicas": spec["replicas"],
+            "containers": [each["name"] for each in spec["template"]["spec"]["containers"]],
+        }
+    assert [answer.status, made, answer.headers.get("warning", "")] == GOLDEN[name]

@@ -1,0 +1,104 @@
+"""The same admission policies at kube-apiserver and at Shoal: the same answers, messages and objects, and the same
+words about policies that are wrong.
+
+All policies are registered at once, each for objects with its label, so that kube-apiserver is waited for once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.apiserver.policies import cases, wrong
+from tests.real.beside import PROGRAMS, beside
+from tests.real.building import program
+from tests.serving import Answer, Cluster, Server
+
+Object = dict[str, Any]
+Both = tuple[Cluster, Cluster]
+missing = [name for name in PROGRAMS if program(name) is None]
+pytestmark = pytest.mark.skipif(bool(missing), reason=f"kube-apiserver (no {', no '.join(missing)})")
+
+SORTS = {"validating": cases.VALIDATING, "mutating": cases.MUTATING}
+OTHER_WORDS = {"patches-type"}
+"""Go says which type a field has in its own structs."""
+READY = cases.Case(cases.check("false"))
+
+
+@pytest.fixture(scope="module")
+def both(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+    with beside(server, tmp_path_factory.mktemp("peer")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def ruled(both: Both) -> Both:
+    """With all policies in force."""
+    for cluster in both:
+        cases.surroundings(cluster)
+        for sort, table in SORTS.items():
+            for name, case in table.items():
+                cases.register(cluster, name, case, sort)
+        cases.register(cluster, "ready", READY, "validating")
+    for cluster in both:
+        cluster.eventually(partial(_in_force, cluster))
+    return both
+
+
+def _in_force(cluster: Cluster) -> bool:
+    """kube-apiserver looks for new policies every second, and begins to watch a kind when a policy wants parameters."""
+
+    def dry(name: str) -> Object:
+        body = {"metadata": {"name": "dry", "labels": {"case": name}}, "data": {"k": "v"}}
+        found: Object = cluster.post(f"{cases.CONFIG_MAPS}?dryRun=All", body).json
+        return found
+
+    if dry("ready").get("code") != 422 or "added" not in dry("applies").get("data", {}):
+        return False
+    return "must be p" in dry("params")["message"] and "added" in dry("params-mutating").get("data", {})
+
+
+def told(answer: Answer) -> Object:
+    """What a client sees of it, without what differs from one server and moment to the next."""
+    body = answer.json
+    warnings = sorted(answer.headers.get("warning", "").replace(", 299 - ", "|").split("|"))
+    metadata = body.get("metadata") or {}
+    kept = {key: body.get(key) for key in ("kind", "status", "reason", "code", "details", "message", "data", "spec")}
+    kept = {key: value for key, value in kept.items() if not (key == "status" and isinstance(value, dict))}
+    meta = {key: metadata.get(key) for key in ("labels", "annotations", "generation")}
+    return {"http": answer.status, "warnings": warnings, **kept, **meta}
+
+
+@pytest.mark.parametrize("name", cases.VALIDATING)
+def test_validated_alike(ruled: Both, name: str) -> None:
+    real, ours = (told(cases.write(cluster, name, cases.VALIDATING[name])) for cluster in ruled)
+    assert ours == real
+
+
+@pytest.mark.parametrize("name", cases.MUTATING)
+def test_mutated_alike(ruled: Both, name: str) -> None:
+    real, ours = (told(cases.write(cluster, name, cases.MUTATING[name])) for cluster in ruled)
+    if name in OTHER_WORDS:
+        assert all(each.pop("message") and each.pop("details") for each in (real, ours))
+    assert ours == real
+
+
+WRONG = [
+    *(("validatingadmissionpolicies", name, {**wrong.MATCH, **spec}) for name, spec in wrong.VALIDATING.items()),
+    *(("mutatingadmissionpolicies", name, {**wrong.MATCH, **spec}) for name, spec in wrong.MUTATING.items()),
+    *(("validatingadmissionpolicybindings", name, spec) for name, spec in wrong.BINDINGS.items()),
+    *(("mutatingadmissionpolicybindings", name, spec) for name, spec in wrong.BINDINGS.items()),
+]
+
+
+@pytest.mark.parametrize(("plural", "name", "spec"), WRONG, ids=[f"{plural}-{name}" for plural, name, _ in WRONG])
+def test_refused_alike(both: Both, plural: str, name: str, spec: Object) -> None:
+    body = {"metadata": {"name": f"wrong-{name}"}, "spec": spec}
+    real, ours = (told(cluster.post(f"{cases.REGISTRATION}/{plural}?dryRun=All", body)) for cluster in both)
+    for each in (real, ours):
+        each["message"] = re.sub(r"\s+", " ", each["message"] or "")
+    assert ours == real
