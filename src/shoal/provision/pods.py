@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+from shoal.fit.resources import CPU, MEMORY, pod_requests
 from shoal.kinds.karpenter import DO_NOT_DISRUPT, annotation, is_going
 from shoal.objects.conditions import get_condition
 from shoal.objects.duration import parse_duration, parse_time
@@ -37,3 +39,13 @@ def is_not_to_be_disrupted(pod: Object, now: float) -> bool:
         return False
     started = parse_time((pod.get("status") or {}).get("startTime"))
     return started is None or now < started + lasts
+
+
+def size(pod: Object) -> tuple[int, int]:
+    """By cpu, then memory, as Karpenter's rule compares pods."""
+    asked = pod_requests(pod)
+    return asked.get(CPU, 0), asked.get(MEMORY, 0)
+
+
+def largest_first(pods: Iterable[Object]) -> list[Object]:
+    return sorted(pods, key=size, reverse=True)

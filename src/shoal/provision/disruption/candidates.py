@@ -112,6 +112,11 @@ def cost_of(snapshot: Snapshot) -> float:
     return sum(_candidate(each, pool).price for each, pool in found if pool is not None)
 
 
+def movable(snapshot: Snapshot) -> int:
+    """Pods that need a place, whichever nodes there are."""
+    return sum(is_reschedulable(pod) for each in snapshot.nodes for pod in each.pods)
+
+
 def pod_event_time(claim: Object) -> float:
     """When a pod last came or went; before any did, when the node was ready for them."""
     status = claim.get("status") or {}

@@ -10,7 +10,8 @@ from shoal.provision.disruption.balanced import Totals, approved, can_pass, tota
 from shoal.provision.disruption.budgets import allowed
 from shoal.provision.disruption.candidates import UNCONSOLIDATABLE, candidates, may_be_consolidated, within_budget
 from shoal.provision.disruption.model import UNDERUTILIZED, Candidate, Command, Decision, Note, Settings, Snapshot
-from shoal.provision.disruption.moving import move
+from shoal.provision.disruption.moving import Move, move
+from shoal.provision.disruption.outcome import foreseen
 from shoal.provision.disruption.prices import (
     allows,
     below,
@@ -101,7 +102,7 @@ def consolidated(
         return None, moved.problem
     command = Command(UNDERUTILIZED, method, tuple(found), plan=moved.plan)
     if not moved.plan.claims:
-        return command, ""
+        return _foreseen(command, moved, settings)
     if len(moved.plan.claims) > 1:
         return None, f"Can't remove without creating {len(moved.plan.claims)} candidates"
     (claim,) = moved.plan.claims
@@ -114,7 +115,14 @@ def consolidated(
         return None, why
     most = most_for(replacement, found) if len(found) > 1 else math.inf
     replacement = below(pin_to_spot(replacement, pool), pool, most)
-    return (_command(command, replacement), "") if replacement is not None else (None, why)
+    if replacement is None:
+        return None, why
+    return _foreseen(_command(command, replacement), moved, settings)
+
+
+def _foreseen(command: Command, moved: Move, settings: Settings) -> tuple[Command | None, str]:
+    found = foreseen(command, moved.question, settings)
+    return found, "" if found is not None else "Not all pods would find the room that was planned for them"
 
 
 def _spot_to_spot(

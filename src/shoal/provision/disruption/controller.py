@@ -15,11 +15,12 @@ from typing import Any
 from shoal.clock import Clock
 from shoal.objects.errors import NotFound
 from shoal.provision.disruption.budgets import allowed, budgets
-from shoal.provision.disruption.candidates import candidates, cost_of, within_budget
+from shoal.provision.disruption.candidates import candidates, cost_of, movable, within_budget
 from shoal.provision.disruption.changes import Changes
 from shoal.provision.disruption.emptiness import empty
 from shoal.provision.disruption.evicting import cost, is_reschedulable
 from shoal.provision.disruption.execution import Execution, Failed, Running
+from shoal.provision.disruption.hopes import Hopes
 from shoal.provision.disruption.model import DRIFTED, Command, Decision, Settings, Snapshot, Standing
 from shoal.provision.disruption.seeing import Sight
 from shoal.provision.disruption.telling import Telling
@@ -43,8 +44,6 @@ SOON_SECONDS = 1.0
 """While pods wait for a decision, or a budget is spent."""
 STALE_SECONDS = 300.0
 """After that a cluster in order is looked at again: time alone may have changed something."""
-FIRST_PAUSE, LONGEST_PAUSE = 60.0, 3600.0
-"""After a command that failed; doubled for each that follows."""
 SETTLING_SECONDS = 60.0
 """So long at most what became of a command waits for its pods to be placed."""
 SIMULATION_SECONDS = 40.0
@@ -69,12 +68,10 @@ class _State:
     pending: Command | None = None
     due: float = 0.0
     """When the pending command is looked at again."""
-    failures: int = 0
     not_before: float = 0.0
-    hoped: tuple[float, int] | None = None
-    """What the cluster should cost at most after a command is over, with so many pods as it had."""
+    hopes: Hopes = field(default_factory=Hopes)
     settled: float = float("inf")
-    """When that is judged at the latest."""
+    """When these are judged at the latest."""
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Commands are begun and carried on by one loop at a time: each counts for the budgets of the next."""
 
@@ -130,13 +127,10 @@ class Disruption:
                 await self._execution.roll_back(running, str(error))
                 self._telling.failed(running.cluster, running.command)
                 self._pause(state)
-                state.hoped = None
             state.running.remove(running)
 
     def _pause(self, state: _State) -> None:
-        pause = min(FIRST_PAUSE * 2**state.failures, LONGEST_PAUSE)
-        state.failures = min(state.failures + 1, 10)
-        state.not_before = self._clock.monotonic() + pause
+        state.not_before = self._clock.monotonic() + state.hopes.failed()
 
     async def _empty(self, cluster: str, state: _State) -> float | None:
         standing = self._standing(cluster, state)
@@ -177,7 +171,7 @@ class Disruption:
         began = self._clock.monotonic()
         snapshot = self._whole(cluster, state)
         state.looked, state.first = began, float("inf")
-        if self._was_in_vain(state, snapshot):
+        if self._was_in_vain(cluster, state, snapshot):
             self._pause(state)
             return SOON_SECONDS
         any_, notes = self._telling.eligible(cluster, snapshot)
@@ -200,27 +194,33 @@ class Disruption:
         return self._validation
 
     def _is_settling(self, cluster: str, state: _State) -> bool:
-        """What a command came to is seen when all pods are somewhere, and all that was bought for them is there."""
-        if state.hoped is None or state.running:
+        """What commands came to is seen when all pods are somewhere, and all that was bought for them is there. As
+        long as nothing had to be bought besides, another command need not wait for that."""
+        if not self._may_be_judged(cluster, state):
             return False
         now = self._clock.monotonic()
         state.settled = min(state.settled, now + SETTLING_SECONDS)
         return now < state.settled and not self._sight.settled(cluster)
 
-    def _was_in_vain(self, state: _State, snapshot: Snapshot) -> bool:
+    def _may_be_judged(self, cluster: str, state: _State) -> bool:
+        if state.hopes.open is None:
+            return False
+        return not state.running or state.hopes.are_disturbed(self._claims(cluster))
+
+    def _was_in_vain(self, cluster: str, state: _State, snapshot: Snapshot) -> bool:
         """Pods are placed by others, who may need more nodes for them than the plan did: then it is not tried again
         at once."""
-        if state.hoped is None or state.running:
+        if not self._may_be_judged(cluster, state):
             return False
-        (most, pods), state.hoped, state.settled = state.hoped, None, float("inf")
-        if sum(len(each.pods) for each in snapshot.nodes) <= pods and cost_of(snapshot) > most:
-            return True
-        state.failures = 0
-        return False
+        state.settled = float("inf")
+        return state.hopes.judge(cost_of(snapshot), movable(snapshot))
+
+    def _claims(self, cluster: str) -> list[str]:
+        return [claim["metadata"]["name"] for claim in self._view.claims.of(cluster)]
 
     async def _second_look(self, cluster: str, state: _State, command: Command) -> float | None:
         state.pending = None
-        if self._sight.undecided(cluster):
+        if self._sight.undecided(cluster) or self._is_settling(cluster, state):
             found, why = None, "churn"
         else:
             snapshot = self._whole(cluster, state)
@@ -229,9 +229,11 @@ class Disruption:
             self._telling.rejected(cluster, command, why)
             return SOON_SECONDS
         state.looked = -1e18
-        state.hoped = cost_of(snapshot) - found.savings / 2, sum(len(each.pods) for each in snapshot.nodes)
+        there = self._claims(cluster)
         async with state.turn:
-            await self._start(cluster, state, found)
+            if await self._start(cluster, state, found):
+                state.hopes.begun(cost_of(snapshot), movable(snapshot), found.savings, there)
+                state.hopes.expect(claim.name for claim in found.replacements)
         return SOON_SECONDS
 
     def _still_holds(self, cluster: str, state: _State, command: Command) -> bool:
@@ -242,21 +244,25 @@ class Disruption:
         kept, _ = within_budget((each for each in found if each.name in names), allowed(snapshot, command.reason))
         return len(kept) == len(names)
 
-    async def _start(self, cluster: str, state: _State, command: Command) -> None:
+    async def _start(self, cluster: str, state: _State, command: Command) -> bool:
+        """Whether it is under way."""
         if not self._still_holds(cluster, state, command):
-            return
+            return False
         try:
             running = await self._execution.start(cluster, command)
             if running is None:
-                return
+                return False
             self._telling.decided(cluster, running.command)
+            state.hopes.expect(running.replacements())
             state.running.append(running)
             await self._advance(state)
         except Failed as error:
             log.info("disruption: %s: %s", cluster, error)
             state.not_before = self._clock.monotonic() + LOOK_SECONDS
+            return False
         except NotFound:
-            return  # the cluster is gone
+            return False  # the cluster is gone
+        return True
 
     async def _simulated(self, function: str, *args: Any) -> Any:
         """None: there is no answer."""

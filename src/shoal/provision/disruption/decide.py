@@ -28,6 +28,7 @@ from shoal.provision.disruption.model import (
     Snapshot,
 )
 from shoal.provision.disruption.moving import move
+from shoal.provision.disruption.outcome import foreseen
 from shoal.provision.disruption.prices import renamed
 from shoal.provision.disruption.repack import repack, repacked
 from shoal.provision.settings import KARPENTER
@@ -95,15 +96,18 @@ def validate(snapshot: Snapshot, command: Command, settings: Settings) -> tuple[
     if limited:
         return None, "budget"
     if command.method == "repack":
-        again = repacked(snapshot, found, settings)
-        return (again, "") if again is not None else (None, "scheduling")
+        packed = repacked(snapshot, found, settings)
+        return (packed, "") if packed is not None else (None, "scheduling")
     moved = move(snapshot, found)
     if moved.problem or len(moved.plan.claims) != len(command.replacements):
         return None, "scheduling"
-    for wanted, claim in zip(command.replacements, moved.plan.claims, strict=True):
-        if wanted.pool != claim.pool or not set(wanted.types) <= set(claim.types):
-            return None, "scheduling"
-    return replace(command, candidates=tuple(found), plan=moved.plan), ""
+    pairs = list(zip(command.replacements, moved.plan.claims, strict=True))
+    if any(wanted.pool != claim.pool or not set(wanted.types) <= set(claim.types) for wanted, claim in pairs):
+        return None, "scheduling"
+    claims = tuple(replace(wanted, pods=claim.pods, requests=claim.requests) for wanted, claim in pairs)
+    now = Command(command.reason, command.method, tuple(found), claims, moved.plan)
+    again = foreseen(now, moved.question, settings)
+    return (again, "") if again is not None else (None, "scheduling")
 
 
 def _both(one: Decision, other: Decision) -> Decision:

@@ -122,6 +122,8 @@ class Command:
     replacements: tuple[NewClaim, ...] = ()
     plan: Plan = field(default_factory=Plan)
     """Where all pods go, those of the candidates and those that waited."""
+    spill: float = 0.0
+    """What nodes cost an hour that will be bought besides: the scheduler places pods otherwise than planned."""
 
     @property
     def decision(self) -> str:
@@ -135,7 +137,7 @@ class Command:
     @property
     def savings(self) -> float:
         """An hour, if the cheapest that was asked for can be had."""
-        return self.cost - sum(claim.price for claim in self.replacements)
+        return self.cost - sum(claim.price for claim in self.replacements) - self.spill
 
     @property
     def moved(self) -> int:

@@ -6,6 +6,7 @@ cheaper, and none can be followed by its reverse. The rule's answer stays unless
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -17,8 +18,10 @@ from shoal.provision.disruption.balanced import approved
 from shoal.provision.disruption.budgets import allowed
 from shoal.provision.disruption.candidates import within_budget
 from shoal.provision.disruption.consolidation import MOST_AT_ONCE, Stop, eligible, never
+from shoal.provision.disruption.exchange import exchanged
 from shoal.provision.disruption.model import UNDERUTILIZED, Candidate, Command, Decision, Settings, Snapshot
 from shoal.provision.disruption.moving import Move, move
+from shoal.provision.disruption.outcome import foreseen
 from shoal.provision.disruption.prices import allows, below, pin_to_spot, pinned, priced, renamed
 from shoal.provision.simulation.model import NewClaim, Plan, Pool
 from shoal.provision.solver.adapting import improve
@@ -29,6 +32,9 @@ SOLVED = 6
 """How many sets the solver is asked about, those that promise most first."""
 DROPS = 4
 """How often it is tried to leave a node of the best set where it is."""
+
+FEW, WORST = 3, 12
+"""So many nodes at most are exchanged for others, out of so many that cost most beyond what they need."""
 
 
 def repack(snapshot: Snapshot, settings: Settings, rule: Decision, stop: Stop = never) -> Decision:
@@ -43,7 +49,7 @@ def repack(snapshot: Snapshot, settings: Settings, rule: Decision, stop: Stop = 
         moved = move(snapshot, some)
         if moved.problem:
             continue
-        options += _as_command(snapshot, some, moved.plan, settings)
+        options += _as_command(moved, moved.plan, some, settings)
         if moved.plan.claims:
             least = sum(shares.of(pod_requests(pod), pools[c.pool]) for c in moved.plan.claims for pod in c.pods)
             moves.append((sum(each.price for each in some) - least, some, moved))
@@ -52,7 +58,12 @@ def repack(snapshot: Snapshot, settings: Settings, rule: Decision, stop: Stop = 
         if stop() or hope <= max((each.savings for each in options), default=0.0):
             break
         plan, _ = improve(moved.question, moved.plan, iterations=settings.iterations, stop=stop)
-        options += [each for each in _as_command(snapshot, some, plan, settings) if approved(each, sums)]
+        options += [each for each in _as_command(moved, plan, some, settings) if approved(each, sums)]
+    for hope, some in _few(found, allowed(snapshot, UNDERUTILIZED)):
+        if stop() or hope <= max((each.savings for each in options), default=0.0):
+            break
+        moved = move(snapshot, some)
+        options += [each for each in _exchanged(moved, some, settings) if approved(each, sums)]
     if not options:
         return replace(rule, limited=rule.limited or limited)
     most = max(each.savings for each in options)
@@ -65,19 +76,38 @@ def repacked(snapshot: Snapshot, some: Sequence[Candidate], settings: Settings, 
     moved = move(snapshot, some)
     if moved.problem:
         return None
-    options = _as_command(snapshot, some, moved.plan, settings)
+    options = _as_command(moved, moved.plan, some, settings)
     if moved.plan.claims:
         plan, _ = improve(moved.question, moved.plan, iterations=settings.iterations, stop=stop)
-        options += _as_command(snapshot, some, plan, settings)
+        options += _as_command(moved, plan, some, settings)
+    options += _exchanged(moved, some, settings)
     return max(options, key=lambda each: each.savings, default=None)
 
 
-def _as_command(snapshot: Snapshot, some: Sequence[Candidate], plan: Plan, settings: Settings) -> list[Command]:
+def _exchanged(moved: Move, some: Sequence[Candidate], settings: Settings) -> list[Command]:
+    plan = exchanged(moved, some, settings) if len(some) <= FEW and not moved.problem else None
+    return _as_command(moved, plan, some, settings) if plan is not None else []
+
+
+def _few(found: Sequence[Candidate], left: dict[str, int]) -> list[tuple[float, Sequence[Candidate]]]:
+    """All sets of a few of those that cost most beyond what they need, with what could be saved at most."""
+    shares = _Shares()
+    extra = {each.name: shares.excess(each) for each in found}
+    worst = sorted(found, key=lambda each: (-extra[each.name], each.name))[:WORST]
+    sets = (some for count in range(1, FEW + 1) for some in itertools.combinations(worst, count))
+    kept = (some for some in sets if not within_budget(some, left)[1])
+    return sorted(((sum(extra[each.name] for each in some), some) for some in kept), key=lambda each: -each[0])
+
+
+def _as_command(moved: Move, plan: Plan, some: Sequence[Candidate], settings: Settings) -> list[Command]:
     """None if it saves nothing."""
-    claims = _affordable(plan, snapshot.pools(), some, settings)
+    pools = {pool.name: pool for pool in moved.question.pools}
+    claims = _affordable(plan, pools, some, settings)
     if claims is None:
         return []
-    return [Command(UNDERUTILIZED, "repack", tuple(some), tuple(renamed(each, some) for each in claims), plan)]
+    command = Command(UNDERUTILIZED, "repack", tuple(some), tuple(renamed(each, some) for each in claims), plan)
+    found = foreseen(command, moved.question, settings)
+    return [found] if found is not None else []
 
 
 def _affordable(

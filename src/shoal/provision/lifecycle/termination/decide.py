@@ -9,7 +9,7 @@ from typing import Any
 from shoal.fit.taints import same, tolerated
 from shoal.kinds.karpenter import DISRUPTED, EXCLUDE_BALANCERS, is_going
 from shoal.objects.duration import parse_time
-from shoal.provision.pods import is_not_to_be_disrupted
+from shoal.provision.pods import is_not_to_be_disrupted, largest_first
 
 Object = dict[str, Any]
 
@@ -29,7 +29,8 @@ class Drain:
     delete: tuple[tuple[Object, int], ...] = ()
     """Now, whatever budgets say, with so many seconds to end."""
     evict: tuple[Object, ...] = ()
-    """Those whose turn it is."""
+    """Those whose turn it is, the largest first: who comes early finds room elsewhere, and small ones fit what is
+    left."""
     kept: tuple[Object, ...] = ()
     """Their turn too, but they are not to be disrupted."""
     left: int = 0
@@ -49,7 +50,7 @@ def drain(pods: Iterable[Object], deadline: float | None, now: float) -> Drain:
     kept = [pod for pod in turn if is_not_to_be_disrupted(pod, now)]
     return Drain(
         delete=tuple((pod, _grace(deadline, now)) for pod in delete),
-        evict=tuple(pod for pod in turn if pod not in kept),
+        evict=tuple(largest_first(pod for pod in turn if pod not in kept)),
         kept=tuple(kept),
         left=len(waiting),
         again=min(later, default=None),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from contextlib import suppress
 from typing import Any
 
@@ -13,6 +14,7 @@ from shoal.objects.errors import Conflict, MethodNotSupported, NotFound, StatusE
 from shoal.provision.homes import Homes
 from shoal.provision.lifecycle.termination.decide import GRACE_SECONDS, eviction_pause
 from shoal.provision.metrics import PODS_DRAINED, PODS_EVICTION_REQUESTS
+from shoal.provision.pods import size
 from shoal.provision.telling import ABOUT_PODS
 from shoal.provision.view import PODS
 from shoal.runtime.recorder import NORMAL, Recorder
@@ -34,8 +36,10 @@ class Evictions:
         """Why they stay, of those that do."""
         now = self._clock.monotonic()
         due = [pod for pod in pods if self._refused.get(pod["metadata"]["uid"], (0, 0.0, ""))[1] <= now]
-        for start in range(0, len(due), AT_ONCE):
-            await asyncio.gather(*(self._evict(cluster, pod, reason) for pod in due[start : start + AT_ONCE]))
+        for _, alike in itertools.groupby(due, key=size):
+            some = list(alike)  # those of one size together, and only then smaller ones
+            for start in range(0, len(some), AT_ONCE):
+                await asyncio.gather(*(self._evict(cluster, pod, reason) for pod in some[start : start + AT_ONCE]))
         refused = (self._refused.get(pod["metadata"]["uid"]) for pod in pods)
         return [each[2] for each in refused if each is not None]
 
