@@ -6,14 +6,11 @@ All cases are registered at once, each for objects with its label, so that kube-
 from __future__ import annotations
 
 import re
-import ssl
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from bench.peer import KubeApiserver
 from tests.apiserver.webhooks import test_conversion as conversion
 from tests.apiserver.webhooks.receiver import (
     CONFIG_MAPS,
@@ -28,25 +25,13 @@ from tests.apiserver.webhooks.receiver import (
     reviewed,
     rule,
 )
+from tests.real.beside import PROGRAMS, beside
 from tests.real.building import program
-from tests.serving import Answer, Cluster, Server, config_map, fresh_cluster
+from tests.serving import Answer, Cluster, Server, config_map
 
 Object = dict[str, Any]
-PROGRAMS = ("etcd", "kube-apiserver")
 missing = [name for name in PROGRAMS if program(name) is None]
 pytestmark = pytest.mark.skipif(bool(missing), reason=f"kube-apiserver (no {', no '.join(missing)})")
-
-
-class Peer:
-    """As much of a test's server as its clients use."""
-
-    def __init__(self, peer: KubeApiserver) -> None:
-        self.port, self.token = peer.port, peer.token
-        self.context = ssl.create_default_context()
-        self.context.check_hostname, self.context.verify_mode = False, ssl.CERT_NONE
-
-    def connect(self) -> Any:
-        return Server.connect(cast(Server, self))
 
 
 @pytest.fixture(scope="module")
@@ -58,18 +43,8 @@ def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
 @pytest.fixture(scope="module")
 def both(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Cluster]]:
     """Kubernetes, and Shoal."""
-    peer = KubeApiserver(tmp_path_factory.mktemp("peer"), {name: cast(Path, program(name)) for name in PROGRAMS})
-    peer.start()
-    real = Cluster(cast(Server, Peer(peer)), "kube")
-    real.prefix = ""
-    ours = fresh_cluster(server, "cluster")
-    yield real, ours
-    real.close()
-    ours.close()
-    for process in peer.processes.values():
-        process.kill()
-    for process in peer.processes.values():
-        process.wait()
+    with beside(server, tmp_path_factory.mktemp("peer")) as found:
+        yield found
 
 
 def with_status(status: object) -> Reply:
