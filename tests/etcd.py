@@ -37,7 +37,7 @@ class Etcd:
 
     def __init__(self, directory: Path, *arguments: str, scheme: str = "http") -> None:
         self.directory = directory
-        self.port, self.peer_port = _free_ports(2)
+        self.port, self.peer_port = free_ports(2)
         self.endpoint = f"{scheme}://127.0.0.1:{self.port}"
         self.arguments = arguments
         self._process: subprocess.Popen[bytes] | None = None
@@ -126,7 +126,7 @@ def client_files(authority: Authority, directory: Path) -> dict[str, Path]:
     return files
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [int(opened.getsockname()[1]) for opened in sockets]
     for opened in sockets:

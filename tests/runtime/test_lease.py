@@ -154,3 +154,49 @@ async def test_who_does_not_reach_the_server_stops_acting_in_time(cluster: Clust
     assert clock.monotonic() - began <= RENEW_DEADLINE + 2 * RETRY < DURATION
     await actor.stop()
     await client.close()
+
+
+async def test_a_holder_that_was_paused_knows_at_once_that_its_time_is_over(cluster: Cluster) -> None:
+    clock = FakeClock()
+    async with client_of(cluster) as client:
+        actor = Actor(client, clock, "me")
+        assert not actor.lease.is_valid()
+        await until(clock, lambda: actor.acting)
+        assert actor.lease.is_valid()
+        # Time passes, and nothing of the process runs: as after SIGSTOP, in the moment it goes on.
+        clock.step(RENEW_DEADLINE)
+        assert not actor.lease.is_valid()
+        # It begins anew when it has the lease again.
+        await until(clock, lambda: actor.begun == 2 and actor.acting, step=RETRY)
+        assert actor.lease.is_valid()
+        await actor.stop()
+        assert not actor.lease.is_valid()
+
+
+async def test_a_renewal_counts_from_when_it_was_sent(cluster: Cluster) -> None:
+    """The others see it later than that, so nobody of them is faster."""
+    clock = FakeClock()
+    server = cluster.server
+    transport = Slow(f"https://127.0.0.1:{server.port}", server.context)
+    transport.clock = clock
+    client = Client(transport, server.token, cluster=cluster.name)
+    lease = Lease(client, clock, "default", "loops", "me")
+    assert await lease._renew()
+    lease.holds = True
+    clock.step(RENEW_DEADLINE - transport.seconds - 0.5)
+    assert lease.is_valid()
+    clock.step(0.5)
+    assert not lease.is_valid()
+    await client.close()
+
+
+class Slow(HttpsTransport):
+    clock: FakeClock
+    seconds = 4.0
+
+    async def request(
+        self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        answer = await super().request(method, path, query, headers, body)
+        self.clock.step(self.seconds / 2)
+        return answer

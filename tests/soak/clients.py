@@ -22,8 +22,8 @@ from tests.serving import config_map
 from tests.soak.history import Followed, Outcome, Request, State, Told
 
 Object = dict[str, Any]
-PATIENCE = 8.0
-"""Seconds until somebody else is asked."""
+PATIENCE, LONG_PATIENCE = 8.0, 25.0
+"""Seconds until somebody else is asked; some wait until the server itself gives up."""
 LOST = (OSError, http.client.HTTPException)
 
 
@@ -60,6 +60,7 @@ class Client(threading.Thread):
         self.number, self.record = number, Record()
         self._place, self._stopping = place, stop
         self._dice = random.Random(number)
+        self._patience = PATIENCE
         self._turn = number
         self._connection: http.client.HTTPSConnection | None = None
         self._answer: http.client.HTTPResponse | None = None
@@ -121,7 +122,7 @@ class Client(threading.Thread):
             if self._connection is None:
                 host, port = self._place.servers[self._turn % len(self._place.servers)]
                 self._connection = http.client.HTTPSConnection(
-                    host, port, context=self._place.context, timeout=PATIENCE
+                    host, port, context=self._place.context, timeout=self._patience
                 )
             if self._connection.sock is not None:
                 return self._connection
@@ -174,6 +175,7 @@ class Worker(Client):
         super().__init__(number, place, stop)
         self._keys = [f"k{key}" for key in range(keys)]
         self._pause = pause
+        self._patience = LONG_PATIENCE if number % 4 == 0 else PATIENCE
         self._count = 0
         self._seen: dict[str, int] = {}
 
@@ -186,7 +188,7 @@ class Worker(Client):
         chance, key = self._dice.random(), self._dice.choice(self._keys)
         if chance < 0.1:
             self._seen = {name: state.revision for name, state in self.listed().found.items()}
-        elif chance < 0.4:
+        elif chance < 0.3 or (key not in self._seen and chance < 0.7):
             self.get(key)
         elif key not in self._seen:
             self.write("create", key)

@@ -35,6 +35,9 @@ from shoal.fleet.worker.moving import Moves
 from shoal.store.gated import GatedStore
 from shoal.sync.loops import SyncSettings
 
+LINGER_SECONDS = 2.0
+"""After the delay, where there is one: that is for who must not lose a request."""
+
 
 @dataclass(frozen=True, slots=True)
 class UpSettings:
@@ -111,6 +114,7 @@ class Shoal:
                     audit=settings.audit,
                     root_profile=settings.root_profile,
                     idle_seconds=settings.idle_seconds,
+                    linger_seconds=LINGER_SECONDS if settings.shutdown_delay else 0.0,
                     routes=backup_routes(opened.snapshot, directory.path, others),
                 ),
                 GatedStore(opened.store, fence.judge) if fence is not None else opened.store,
@@ -122,11 +126,10 @@ class Shoal:
             if opened is not None:
                 await opened.close()
             directory.close()
-            if isinstance(error, OSError) and error.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL):
-                port = directory.port(settings.port)
-                why = os.strerror(error.errno).lower()
+            why = _deaf(error)
+            if why:
                 raise DataDirError(
-                    f"cannot listen on {settings.host}:{port}: {why}",
+                    f"cannot listen on {settings.host}:{directory.port(settings.port)}: {why}",
                     "give another address: shoal up --listen HOST:PORT",
                 ) from None
             raise
@@ -174,6 +177,17 @@ class Shoal:
         await self.server.stop()
         await self._opened.close()
         self.directory.close()
+
+
+def _deaf(error: BaseException) -> str:
+    """Why a server cannot listen where it is told to; empty for any other error."""
+    if isinstance(error, socket.gaierror):
+        return (error.strerror or str(error)).partition(" (while")[0].lower()
+    about_socket = isinstance(error, OSError) and error.filename is None
+    number = error.errno if isinstance(error, OSError) else None
+    if about_socket and number in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES):
+        return os.strerror(number).lower()
+    return ""
 
 
 def _processes(directory: DataDir, server: ApiServer, loops: Loops, settings: UpSettings) -> WorkerProcesses:

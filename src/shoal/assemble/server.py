@@ -80,6 +80,8 @@ class ServerSettings:
     dispatch: DispatchSettings = field(default_factory=DispatchSettings)
     stop_seconds: float = 20.0
     """What is under way gets this long to end: longer than a write waits for etcd."""
+    linger_seconds: float = 0.0
+    """Who has connected before the server stops, and not asked yet, may do so for this long."""
     idle_seconds: float = IDLE_SECONDS
     """After which a logical cluster that is asked nothing sleeps."""
     routes: RoutesOf = no_routes
@@ -182,7 +184,7 @@ class ApiServer:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._http.stop(self.settings.stop_seconds)
+        await self._http.stop(self.settings.stop_seconds, self.settings.linger_seconds)
         await self.core.webhooks.calls.close()
         self.app.close()
 

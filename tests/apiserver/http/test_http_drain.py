@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from shoal.apiserver.certificates import Authority, server_context
 from shoal.objects.wire import Request, Response, Sink, StreamResponse
 from tests.apiserver.http.loopback import GET, Serve, until
 
+ClientTLS = Callable[..., ssl.SSLContext]
 POST = b"POST /made HTTP/1.1\r\nHost: shoal\r\nContent-Length: 5\r\n\r\n"
 
 
@@ -55,6 +57,22 @@ async def test_a_request_that_has_begun_to_come_is_answered(serve: Serve, cut: i
     assert (received.body, received.headers["connection"]) == (b"POST /made? hello", "close")
     assert await client.rest() == b""
     await stopping
+
+
+async def test_who_has_connected_may_still_ask(serve: Serve, server_tls: ssl.SSLContext, client_tls: ClientTLS) -> None:
+    site = await serve(tls=server_tls)
+    fresh, used = await site.connect(client_tls()), await site.connect(client_tls())
+    assert (await used.get()).status == 200
+    stopping = asyncio.create_task(site.server.stop(10.0, linger=60.0))
+    await asyncio.sleep(0.02)
+    with pytest.raises(ConnectionRefusedError):
+        await site.connect(client_tls())
+    for client in (fresh, used):
+        received = await client.get()
+        assert (received.status, received.headers["connection"]) == (200, "close")
+    # And when nobody is left, nobody is waited for.
+    async with asyncio.timeout(30):
+        await stopping
 
 
 async def test_streams_end_bit_by_bit_and_none_is_cut(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:

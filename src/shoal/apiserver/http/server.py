@@ -19,6 +19,7 @@ from shoal.objects.wire import Handler, Response
 _BACKLOG = 1024
 _PEER_ALIVE_AFTER = 180
 """Seconds of silence after which TCP asks whether the peer is still there: a watch may be silent for hours."""
+_LOOK_SECONDS = 0.25
 _STREAMS_AT_ONCE, _STREAMS_PAUSE = 100, 0.1
 """How streams are ended when the server stops: all who followed them begin anew elsewhere, in the same moment."""
 
@@ -80,16 +81,19 @@ class HttpServer:
         """Serves on; each client is told with its next answer to come back on another connection."""
         self.draining = True
 
-    async def stop(self, grace: float) -> None:
+    async def stop(self, grace: float, linger: float = 0.0) -> None:
         """Accepts nothing more, ends streams properly, and gives what is under way `grace` seconds.
 
-        Upgraded connections go last: requests that are under way may be answered through them.
+        Who has connected and not asked yet may do so for `linger` seconds: a request that is on its way when its
+        connection is closed is lost, and its client cannot know whether it was carried out. Upgraded connections go
+        last: requests that are under way may be answered through them.
         """
         if self._server is None or self._listener is None:
             return
         self.draining = True
         self._server.close()
         self._listener.close()
+        await self._linger(linger)
         self._one_gone = asyncio.Event()
         await self._end_streams(grace)
         await self._end(self._connections, grace)
@@ -119,6 +123,14 @@ class HttpServer:
         self._upgraded.add(upgraded)
         self.forget(connection)
         return upgraded
+
+    async def _linger(self, seconds: float) -> None:
+        end = asyncio.get_running_loop().time() + seconds
+        while asyncio.get_running_loop().time() < end:
+            # The first time too: a connection may be in its handshake, and not be known here.
+            await asyncio.sleep(min(_LOOK_SECONDS, seconds))
+            if all(connection.streams for connection in self._connections):
+                return
 
     async def _end_streams(self, grace: float) -> None:
         """Bit by bit; none is cut off."""
