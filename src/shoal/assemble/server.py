@@ -203,6 +203,7 @@ def make_dispatcher(app: App, core: Core, metrics: Metrics, settings: DispatchSe
     metrics.gauge(f"{flowcontrol}_current_executing_requests", "Writes of clients under way.", lambda: seats.taken)
     metrics.counter(f"{flowcontrol}_rejected_requests_total", "Requests told to come back.", lambda: made.rejected)
     metrics.counter(f"{flowcontrol}_dispatched_requests_total", "Requests that waited.", lambda: made.dispatched)
+    metrics.also(seats.render)
     return made
 
 

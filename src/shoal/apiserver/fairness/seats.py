@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable
 from math import ceil
 
 from shoal.apiserver.fairness.flows import Level
+from shoal.apiserver.paths import ROOT
 
 Key = tuple[str, str]
 """Logical cluster and priority level."""
@@ -49,12 +50,11 @@ class Seats:
             return False
         assert isinstance(key, tuple)
         cluster, name = key
-        levels = {level.name: level for level in self._levels(cluster) if not level.exempt}
+        levels = self._limited(cluster)
         level = levels.get(name)
         if level is None:  # Leases, and a level that was deleted while its requests waited
             return True
-        shares = sum(each.shares for each in levels.values()) or 1
-        nominal = {each.name: ceil(self._total * each.shares / shares) for each in levels.values()}
+        nominal = self.nominal(cluster)
         taken = self._taken.get((cluster, name), 0)
         if taken < max(nominal[name], 1):
             return True
@@ -66,6 +66,24 @@ class Seats:
             if each.name != name
         )
         return self.taken + kept < self._total
+
+    def nominal(self, cluster: str) -> dict[str, int]:
+        """The share of each level of a cluster that has a limit."""
+        levels = self._limited(cluster)
+        shares = sum(each.shares for each in levels.values()) or 1
+        return {name: ceil(self._total * each.shares / shares) for name, each in levels.items()}
+
+    def render(self, cluster: str | None) -> str:
+        """As Prometheus reads it: the shares in a cluster, in root where none is named."""
+        name = "apiserver_flowcontrol_nominal_limit_seats"
+        lines = [f"# HELP {name} Writes of a priority level that may be under way.", f"# TYPE {name} gauge"]
+        lines += [
+            f'{name}{{priority_level="{level}"}} {seats}' for level, seats in self.nominal(cluster or ROOT).items()
+        ]
+        return "\n".join([*lines, ""])
+
+    def _limited(self, cluster: str) -> dict[str, Level]:
+        return {level.name: level for level in self._levels(cluster) if not level.exempt}
 
     def _in(self, cluster: str, name: str) -> int:
         return self._taken.get((cluster, name), 0)
