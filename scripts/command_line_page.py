@@ -64,7 +64,7 @@ def page() -> str:
 def _section(command: click.Command, context: click.Context) -> Iterator[str]:
     depth = "##" if context.parent is not None and context.parent.parent is None else "###"
     yield from ("", f"{depth} {context.command_path}", "")
-    yield from ("```", " ".join([context.command_path, *command.collect_usage_pieces(context)]), "```")
+    yield from ("```text", " ".join([context.command_path, *command.collect_usage_pieces(context)]), "```")
     text = inspect.cleandoc(command.help or "").replace("\b\n", "")
     yield from ("", *(" ".join(part.split()) + "\n" for part in text.split("\n\n")))
     records = [record for param in command.params if (record := param.get_help_record(context)) is not None]
