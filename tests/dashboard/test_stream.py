@@ -8,7 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from shoal.apiserver.inprocess import Pipe
 from shoal.assemble.datadir import kubeconfig
+from shoal.clock import FakeClock
+from shoal.dashboard.asked import Watch
+from shoal.dashboard.stream import PING_SECONDS, Fan
+from shoal.objects.wire import Request
 from tests.dashboard.asking import Stream, get, of
 from tests.serving import Cluster, Object, Server, config_map
 
@@ -100,6 +105,36 @@ def test_without_a_good_token_there_is_nothing(server: Server) -> None:
         assert [line for line in stream.answer if b"ERROR" not in line] == []
     with Stream(server, inside("any"), token="wrong") as stream:
         assert [json.loads(line).get("object", {}).get("code") for line in stream.answer] == [None, 401]
+
+
+def test_a_token_that_was_withdrawn_ends_the_stream(root: Cluster) -> None:
+    server, clock, pipe = root.server, FakeClock(), Pipe()
+    caller = Request("POST", "/ui/stream", "", {"authorization": f"Bearer {token_that_may(root, 'secrets')}"})
+    fan = Fan(server.shoal.server.app.handle, clock, caller, {"secrets": Watch(SECRETS["path"])})
+    reading = pipe.read()
+
+    async def until(word: bytes) -> bytes:
+        """All that is told up to it, or to the end."""
+        told = b""
+        async for piece in reading:
+            told += piece
+            if word in piece:
+                break
+        return told
+
+    async def later() -> bytes:
+        clock.step(PING_SECONDS)
+        return await until(b"PING")
+
+    async def begin() -> bytes:
+        fan.start(pipe)
+        return await until(b"BOOKMARK")
+
+    assert b"PING" in server.call(begin())
+    assert b"PING" in server.call(later())
+    root.delete(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/secrets").ok()
+    assert b"PING" not in server.call(later())
+    assert pipe.closed
 
 
 def test_a_stream_is_asked_for_by_post_and_json(server: Server) -> None:

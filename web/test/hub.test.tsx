@@ -75,7 +75,7 @@ it.skipIf(!url)("shows a hub to those who may see it, and follows it", { timeout
   expect((await overHttps(MANAGED, { method: "POST", headers, body })).status).toBe(201);
   await shows("default/eastPending");
   go("");
-  await shows("Managed clusters10 running");
+  await shows("Managed clusters1 0 running");
   go("o/managedclusters/default/east");
   await shows("infrastructure: embedded");
   expect((await overHttps(`${MANAGED}/east`, { method: "DELETE", headers })).status).toBe(200);

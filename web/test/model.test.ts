@@ -85,6 +85,8 @@ describe("nodes", () => {
   const text = [
     'karpenter_nodepools_cost_total{cluster="default.east",nodepool="a"} 0.16',
     'karpenter_nodepools_cost_total{cluster="default.east",nodepool="b"} 0.3',
+    'shoal_provision_node_cost{cluster="default.east",node_name="n1",nodepool="a"} 0.06',
+    'shoal_provision_node_cost{cluster="default.east",node_name="n2",nodepool="a"} 0.1',
     'shoal_provision_plan_cost{cluster="default.east"} 0.11',
     'shoal_provision_plan_bound{cluster="default.east"} 0.1',
     'shoal_provision_plan_bound{cluster="default.west"} 0',
@@ -101,9 +103,9 @@ describe("nodes", () => {
     expect(gap(costs.get("default.east"))).toBeCloseTo(0.1);
     expect(gap(costs.get("default.west"))).toBeUndefined();
   });
-  it("have a price of their own only where their pool has one kind of node", () => {
-    const rows = nodeRows([node("n1", "a", "m"), node("n2", "a", "m"), node("n3", "b", "m"), node("n4", "b", "l")], [], costsOf(text).get("default.east"));
-    expect(rows.map((each) => each.price)).toEqual([0.08, 0.08, undefined, undefined]);
+  it("have the price that the metrics tell", () => {
+    const rows = nodeRows([node("n1", "a", "m"), node("n2", "a", "m"), node("n3", "", "m")], [], costsOf(text).get("default.east"));
+    expect(rows.map((each) => each.price)).toEqual([0.06, 0.1, undefined]);
   });
   it("are as full as their pods ask, the finished ones aside", () => {
     const [row] = nodeRows([node("n1", "a", "m")], [pod("n1", "1"), pod("n1", "500m"), pod("n1", "2", "Succeeded"), pod("n2", "3")], undefined);

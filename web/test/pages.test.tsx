@@ -46,7 +46,7 @@ function liveWith(fleet: Record<string, KubeObject[]>): Live {
   const live = new Live("t");
   live.connection = "live";
   for (const kind of KINDS) for (const line of lines(kind.id, fleet[kind.id] ?? [])) live.get(kind.id).take(line);
-  const costs = 'karpenter_nodepools_cost_total{cluster="default.east",nodepool="a"} 0.16\nshoal_provision_plan_cost{cluster="default.east"} 0.11\nshoal_provision_plan_bound{cluster="default.east"} 0.1';
+  const costs = 'karpenter_nodepools_cost_total{cluster="default.east",nodepool="a"} 0.16\nshoal_provision_plan_cost{cluster="default.east"} 0.11\nshoal_provision_plan_bound{cluster="default.east"} 0.1\nshoal_provision_node_cost{cluster="default.east",node_name="n1",nodepool="a"} 0.16';
   live.get("costs").take({ id: "costs", type: "TEXT", object: costs });
   vi.spyOn(live, "look").mockImplementation(() => undefined);
   return live;
@@ -74,7 +74,7 @@ const click = async (title: string): Promise<string> => {
 describe("pages", () => {
   it("show the fleet as a map, and the same as a table", async () => {
     const text = await show(liveWith(FLEET), <Fleet theme="light" />);
-    expect(text).toContain("Managed clusters21 running");
+    expect(text).toContain("Managed clusters2 1 running");
     expect(root.querySelector("canvas")!.getAttribute("aria-label")).toBe("Fleet map");
     const table = await click("Table");
     expect(root.querySelector("canvas")).toBeNull();
@@ -114,7 +114,7 @@ describe("pages", () => {
   it("show how full clusters are, and what they cost beside the bound", async () => {
     const text = await show(liveWith(FLEET), <Nodes inside="" />);
     expect(text).toContain("75 %of 8");
-    expect(text).toContain("0.110 / 0.100 (+10.0 %)");
+    expect(text).toContain("+10.0 %0.110, at least 0.100");
     expect(text).toContain("Above the bound10.0 %");
   });
 
@@ -158,7 +158,7 @@ describe("pages", () => {
       expect(text).toContain("403 Forbidden");
       expect(text).not.toContain("Looking");
     }
-    expect(await show(live, <Clusters />)).toContain("You may not see ManagedClusters: no managedclusters");
+    expect(await show(live, <Clusters />)).toContain("403 Forbidden: your login may not see ManagedClustersManagedClustersmissing right: list, watch managedclusters.infrastructure.cluster.x-k8s.ioIn the hub's wordsno managedclusters");
   });
 });
 

@@ -31,7 +31,11 @@ LOOK_SECONDS = 10.0
 """Between two looks at what nodes cost."""
 MOST_AHEAD = 1024 * 1024
 """Bytes the browser has not taken yet while another watch begins."""
+WHO = "/version"
+"""Answered to everybody but a token that is nobody's."""
 COSTS = (b"karpenter_nodepools_cost_total{", b"shoal_provision_plan_")
+COSTS_INSIDE = (*COSTS, b"shoal_provision_node_cost{")
+"""Node by node only of clusters that are looked into: a fleet has many."""
 AGENT = "shoal-dashboard"
 
 
@@ -74,16 +78,20 @@ class Fan:
             part.drained()
 
     async def _ping(self) -> None:
-        """The first comes at once, so that the answer begins; the others show that somebody is still there."""
-        while True:
+        """The first comes at once, so that the answer begins. The others show that somebody is still there, on both
+        sides: a token that has expired or was withdrawn ends the stream, whatever its watches still could tell."""
+        assert self._sink is not None
+        while not self._unknown:
             self._write(PING)
             await self._clock.sleep(PING_SECONDS)
+            await self._ask(WHO, "", self._token)
+        self._sink.close()
 
     async def _open(self, name: str, watch: Watch) -> None:
         try:
             path, token = (await self._inside(watch)) if watch.inside else (watch.path, self._token)
             if watch.path == METRICS:
-                return await self._follow_costs(name, path, token)
+                return await self._follow_costs(name, path, token, COSTS_INSIDE if watch.inside else COSTS)
             answer = await self._ask(path, watch.query, token)
             if not isinstance(answer, StreamResponse):
                 raise _refusal(answer)
@@ -108,13 +116,13 @@ class Fan:
             self._parts.append(part)
             answer.start(part)
 
-    async def _follow_costs(self, name: str, path: str, token: str) -> None:
+    async def _follow_costs(self, name: str, path: str, token: str, wanted: tuple[bytes, ...]) -> None:
         told: bytes | None = None
         while True:
             answer = await self._ask(path, "", token)
             if isinstance(answer, StreamResponse) or answer.status != 200:
                 raise _refusal(answer)
-            found = b"\n".join(line for line in _body(answer).split(b"\n") if line.startswith(COSTS))
+            found = b"\n".join(line for line in _body(answer).split(b"\n") if line.startswith(wanted))
             if found != told:
                 told = found
                 self._tell(name, "TEXT", found.decode())

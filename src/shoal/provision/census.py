@@ -46,6 +46,7 @@ class Census:
                 (metrics.NODEPOOLS_USAGE, lambda: self._pools("status", "resources")),
                 (metrics.NODEPOOLS_LIMIT, lambda: self._pools("spec", "limits")),
                 (metrics.NODEPOOLS_COST, self._costs),
+                (metrics.NODES_COST, self._node_costs),
                 (metrics.UTILIZATION, self._utilization),
             ):
                 while_it_runs.enter_context(lookup.read_by(read))
@@ -108,11 +109,23 @@ class Census:
     def _costs(self) -> Iterator[Value]:
         for cluster in self._view.pools.clusters():
             for pool in self._view.pools.of(cluster):
-                name, types = pool["metadata"]["name"], self._types(cluster, pool)
-                claims = (claim for claim in self._view.claims.of(cluster) if pool_of(claim) == name)
-                labels = [claim["metadata"].get("labels") or {} for claim in claims if condition_is(claim, LAUNCHED)]
-                cost = sum(price_of(types.get(each.get(INSTANCE_TYPE, "")), each) for each in labels)
-                yield cluster, {"nodepool": name}, cost
+                cost = sum(price for _, price in self._priced(cluster, pool))
+                yield cluster, {"nodepool": pool["metadata"]["name"]}, cost
+
+    def _node_costs(self) -> Iterator[Value]:
+        for cluster in self._view.pools.clusters():
+            for pool in self._view.pools.of(cluster):
+                for claim, price in self._priced(cluster, pool):
+                    if node := (claim.get("status") or {}).get("nodeName"):
+                        yield cluster, {"node_name": node, "nodepool": pool["metadata"]["name"]}, price
+
+    def _priced(self, cluster: str, pool: Object) -> Iterator[tuple[Object, float]]:
+        """What was bought for the pool, each with what it costs an hour."""
+        name, types = pool["metadata"]["name"], self._types(cluster, pool)
+        for claim in self._view.claims.of(cluster):
+            if pool_of(claim) == name and condition_is(claim, LAUNCHED):
+                labels = claim["metadata"].get("labels") or {}
+                yield claim, price_of(types.get(labels.get(INSTANCE_TYPE, "")), labels)
 
     def _types(self, cluster: str, pool: Object) -> dict[str, InstanceType]:
         node_class = self._view.classes.get(cluster, class_ref(template_spec(pool)).get("name", ""))

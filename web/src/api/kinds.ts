@@ -38,3 +38,12 @@ export const INSIDE = {
 export const insideId = (cluster: string, what: keyof typeof INSIDE | "costs"): string => `${cluster}:${what}`;
 
 export const kindOf = (id: string): Kind | undefined => KINDS.find((each) => each.id === id);
+
+/** The right that shows something, as a role names it. */
+export function rightFor(id: string): string {
+  if (id === COSTS) return "get /metrics";
+  if (id.includes(":")) return `get secrets ${id.split(":")[0]}-kubeconfig`;
+  const parts = kindOf(id)?.path.split("/") ?? [];
+  const resource = parts.at(-1) ?? id;
+  return `list, watch ${parts[1] === "apis" ? `${resource}.${parts[2]}` : resource}`;
+}

@@ -9,6 +9,8 @@ const ARROWS: Record<string, [number, number]> = {
   ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1],
 };
 const LARGEST = 6;
+const EDGE = 60;
+const HALF_TIP = 150;
 
 export function FleetMap({ homes, theme }: { homes: Home[]; theme: string }): JSX.Element {
   const box = useRef<HTMLDivElement>(null);
@@ -55,9 +57,19 @@ export function FleetMap({ homes, theme }: { homes: Home[]; theme: string }): JS
   const under = (event: MouseEvent): PlacedSite | undefined =>
     siteAt(made, ...point(event), Math.max(SITE_RADIUS * 1.6, 10 / view.scale));
 
+  /** What is chosen by keys is brought into sight. */
+  const choose = (site: PlacedSite | null): void => {
+    setChosen(site);
+    if (!site || !own) return;
+    const [x, y] = [own.x + site.x * own.scale, own.y + site.y * own.scale];
+    const aside = (at: number, most: number): number => (at < EDGE ? EDGE - at : at > most - EDGE ? most - EDGE - at : 0);
+    const [dx, dy] = [aside(x, size.width), aside(y, size.height)];
+    if (dx || dy) setOwn({ ...own, x: own.x + dx, y: own.y + dy });
+  };
+
   const onKeyDown = (event: KeyboardEvent): void => {
     const arrow = ARROWS[event.key];
-    if (arrow) setChosen(current ? neighbour(made, current, ...arrow) : made.sites[0] ?? null);
+    if (arrow) choose(current ? neighbour(made, current, ...arrow) : made.sites[0] ?? null);
     else if (event.key === "Enter" && current) location.hash = hrefOf(current.site.link);
     else if (event.key === "+" || event.key === "=") zoom(1.4);
     else if (event.key === "-") zoom(1 / 1.4);
@@ -124,7 +136,7 @@ export function FleetMap({ homes, theme }: { homes: Home[]; theme: string }): JS
       <div class="zoom" role="group" aria-label="Zoom">
         <button type="button" onClick={() => zoom(1.4)} aria-label="Zoom in">+</button>
         <button type="button" onClick={() => zoom(1 / 1.4)} aria-label="Zoom out">−</button>
-        <button type="button" onClick={() => setOwn(null)} disabled={!own}>Whole fleet</button>
+        {own && <button type="button" onClick={() => { setOwn(null); canvas.current!.focus(); }}>Whole fleet</button>}
       </div>
       <div class="hidden" aria-live="polite">{current ? sentence(current) : ""}</div>
       {current && <Tip placed={current} view={view} width={size.width} />}
@@ -137,7 +149,7 @@ const sentence = ({ site, home }: PlacedSite): string =>
 
 function Tip({ placed, view, width }: { placed: PlacedSite; view: View; width: number }): JSX.Element {
   const { site, home } = placed;
-  const x = Math.max(120, Math.min(width - 120, view.x + placed.x * view.scale));
+  const x = Math.max(HALF_TIP, Math.min(width - HALF_TIP, view.x + placed.x * view.scale));
   const y = view.y + placed.y * view.scale;
   const above = y > 140;
   return (
@@ -181,8 +193,8 @@ function usePainting(
     painter.current.show(made);
     const ratio = element.width / size.width;
     let frame = 0;
-    const paint = (): void => {
-      const more = painter.current!.paint(view, palette, size.width, size.height, ratio, chosen);
+    const paint = (now: number): void => {
+      const more = painter.current!.paint(now, view, palette, size.width, size.height, ratio, chosen);
       frame = more ? requestAnimationFrame(paint) : 0;
     };
     frame = requestAnimationFrame(paint);
@@ -194,7 +206,7 @@ function paletteOf(): Palette {
   const style = getComputedStyle(document.documentElement);
   const of = (name: string): string => style.getPropertyValue(`--${name}`).trim();
   return {
-    ink: of("ink"), soft: of("soft"), line: of("line-strong"), panel: of("panel"), accent: of("accent"), font: of("font"),
+    ink: of("ink"), soft: of("soft"), line: of("line-strong"), panel: of("panel"), ground: of("ground"), accent: of("accent"), font: of("font"),
     tones: { good: of("good"), busy: of("busy"), waiting: of("waiting"), bad: of("bad"), unknown: of("unknown") },
   };
 }

@@ -6,6 +6,7 @@ export interface PlacedSite {
   home: PlacedHome;
   x: number;
   y: number;
+  r: number;
 }
 
 export interface PlacedHome {
@@ -24,7 +25,7 @@ export interface Layout {
   height: number;
 }
 
-export const SPACING = 24;
+export const SPACING = 21.5;
 export const SITE_RADIUS = 7;
 export const HUB_RADIUS = 26;
 const PADDING = 18;
@@ -37,30 +38,46 @@ const SMALLEST = 58;
 /** The angle of sunflower seeds: any number of them fills a disc evenly. */
 const GOLDEN = Math.PI * (3 - Math.sqrt(5));
 const STEP = 12;
+const WAYS = [0.8, 0.9, 1, 1.12, 1.25, 1.4, 1.6];
+const MOST_COMPARED = 40;
+
+/** How large a cluster is drawn: few have room to be looked at, many are a school. */
+export const grainFor = (sites: number): number => (sites <= 12 ? 2.4 : sites <= 60 ? 1.6 : 1);
 
 /** In steps, so that one cluster more does not push all the others around. */
-export const radiusFor = (sites: number): number =>
-  Math.max(SMALLEST, Math.ceil((SPACING * Math.sqrt(sites) + PADDING) / STEP) * STEP);
+export const radiusFor = (sites: number, grain = 1): number =>
+  Math.max(SMALLEST, Math.ceil((SPACING * grain * Math.sqrt(sites) + PADDING) / STEP) * STEP);
 
 /** `aspect` is the width of the view by its height: the homes are spread to fill it. */
 export function layout(homes: Home[], aspect: number): Layout {
-  const stretch = Math.sqrt(Math.min(2.2, Math.max(0.6, aspect)));
-  const circles = packed(homes.map((home) => radiusFor(home.sites.length)), stretch);
+  const grain = grainFor(homes.reduce((sum, home) => sum + home.sites.length, 0));
+  const circles = packed(homes.map((home) => radiusFor(home.sites.length, grain)), aspect);
   const placed = homes.map((home, at): PlacedHome => ({ home, ...circles[at]! }));
-  const sites = placed.flatMap((each) => each.home.sites.map((site, at) => seed(site, each, at)));
+  const sites = placed.flatMap((each) => each.home.sites.map((site, at) => seed(site, each, at, grain)));
+  return { homes: placed, sites, ...frameOf(circles) };
+}
+
+interface Frame {
+  left: number;
+  top: number;
+  width: number;
+  height: number;
+}
+
+function frameOf(circles: Circle[]): Frame {
   const hub = { x: 0, y: 0, r: HUB_RADIUS };
   const edges = (side: (circle: Circle) => number): number[] => [hub, ...circles].map(side);
   const left = Math.min(...edges(({ x, r }) => x - r)) - MARGIN;
   const right = Math.max(...edges(({ x, r }) => x + r)) + MARGIN;
   const top = Math.min(...edges(({ y, r }) => y - r)) - MARGIN;
-  const bottom = Math.max(...edges(({ y, r }) => y + r + titleOf(r) * 1.45)) + MARGIN;
-  return { homes: placed, sites, left, top, width: right - left, height: bottom - top };
+  const bottom = Math.max(...edges(({ y, r }) => y + r)) + MARGIN;
+  return { left, top, width: right - left, height: bottom - top };
 }
 
-function seed(site: Site, home: PlacedHome, at: number): PlacedSite {
-  const distance = home.home.sites.length === 1 ? 0 : SPACING * Math.sqrt(at + 0.4);
+function seed(site: Site, home: PlacedHome, at: number, grain: number): PlacedSite {
+  const distance = home.home.sites.length === 1 ? 0 : SPACING * grain * Math.sqrt(at + 0.4);
   const angle = at * GOLDEN - Math.PI / 2;
-  return { site, home, x: home.x + distance * Math.cos(angle), y: home.y + distance * Math.sin(angle) };
+  return { site, home, x: home.x + distance * Math.cos(angle), y: home.y + distance * Math.sin(angle), r: SITE_RADIUS * grain };
 }
 
 interface Circle {
@@ -74,11 +91,26 @@ const titleOf = (r: number): number => Math.max(38, r * 0.26);
 
 let last: { of: string; circles: Circle[] } = { of: "", circles: [] };
 
-/** Circles on rings around the hub, in their order. The last answer is kept: sizes change far less often than the
- * fleet does. */
-function packed(radii: number[], stretch: number): Circle[] {
-  const of = `${stretch} ${radii.join()}`;
+/** Of some ways to put them around the hub, the one that can be drawn largest. The last answer is kept: sizes change
+ * far less often than the fleet does. */
+function packed(radii: number[], aspect: number): Circle[] {
+  const of = `${aspect} ${radii.join()}`;
   if (last.of === of) return last.circles;
+  const flat = Math.sqrt(Math.min(2.2, Math.max(0.6, aspect)));
+  const ways = radii.length > MOST_COMPARED ? [1] : WAYS;
+  let [circles, largest]: [Circle[], number] = [[], 0];
+  for (const way of ways) {
+    const found = settled(rings(radii, flat * way));
+    const { width, height } = frameOf(found);
+    const scale = Math.min(aspect / width, 1 / height);
+    if (scale > largest * 1.001) [circles, largest] = [found, scale];
+  }
+  last = { of, circles };
+  return circles;
+}
+
+/** Circles on rings around the hub, in their order. */
+function rings(radii: number[], stretch: number): Circle[] {
   const circles: Circle[] = [];
   for (let room = FIRST_RING; circles.length < radii.length; room += FURTHER) {
     const left = radii.length - circles.length;
@@ -86,9 +118,26 @@ function packed(radii: number[], stretch: number): Circle[] {
     const count = left <= room * 1.4 ? left : room;
     circles.push(...ring(radii.slice(circles.length, circles.length + count), circles, stretch));
   }
-  last = { of, circles };
   return circles;
 }
+
+/** Each comes as near to the hub as the others let it. */
+function settled(circles: Circle[]): Circle[] {
+  for (let turn = 0; turn < 2; turn += 1) {
+    for (const circle of circles) {
+      const others = circles.filter((each) => each !== circle);
+      for (;;) {
+        const distance = Math.hypot(circle.x, circle.y);
+        const nearer = { ...circle, x: circle.x * (1 - STEP / distance), y: circle.y * (1 - STEP / distance) };
+        if (!clearOfHub(nearer) || !others.every((other) => apart(nearer, other))) break;
+        Object.assign(circle, nearer);
+      }
+    }
+  }
+  return circles;
+}
+
+const clearOfHub = ({ x, y, r }: Circle): boolean => Math.hypot(x, y) >= r + 2 * HUB_RADIUS + GAP;
 
 /** The narrowest ring on which these touch neither each other nor those inside. */
 function ring(radii: number[], inside: Circle[], stretch: number): Circle[] {
@@ -100,7 +149,7 @@ function ring(radii: number[], inside: Circle[], stretch: number): Circle[] {
     });
     const free = made.every(
       (one, at) =>
-        Math.hypot(one.x, one.y) >= one.r + 2 * HUB_RADIUS + GAP &&
+        clearOfHub(one) &&
         inside.every((other) => apart(one, other)) &&
         made.slice(at + 1).every((other) => apart(one, other)),
     );
@@ -134,12 +183,15 @@ export interface View {
   y: number;
 }
 
+/** Of the lowest home, in pixels: words have one size at any scale. */
+const WORDS_BELOW = 36;
 export const LARGEST_SCALE = 1.9;
 
 export function fitted(made: Layout, width: number, height: number): View {
-  const scale = Math.min(LARGEST_SCALE, width / made.width, height / made.height);
+  const free = Math.max(1, height - WORDS_BELOW);
+  const scale = Math.min(LARGEST_SCALE, width / made.width, free / made.height);
   const [x, y] = [made.left + made.width / 2, made.top + made.height / 2];
-  return { scale, x: width / 2 - x * scale, y: height / 2 - y * scale };
+  return { scale, x: width / 2 - x * scale, y: free / 2 - y * scale };
 }
 
 /** The site nearest to a point of the picture, if it is near enough to be meant. */

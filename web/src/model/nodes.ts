@@ -16,7 +16,7 @@ export interface NodeRow {
   cpu: Share;
   memory: Share;
   pods: Share;
-  /** An hour; absent where the pool has nodes of several types, whose prices are not known one by one. */
+  /** An hour; absent where it was not bought, or its price is not known. */
   price?: number;
   created?: string;
   obj: KubeObject;
@@ -56,7 +56,6 @@ export function nodeRows(nodes: KubeObject[], pods: KubeObject[], cost: Cost | u
     sum.pods += 1;
     load.set(node, sum);
   }
-  const prices = pricesOf(nodes, cost);
   return nodes
     .map((node) => {
       const labels = node.metadata.labels ?? {};
@@ -78,7 +77,7 @@ export function nodeRows(nodes: KubeObject[], pods: KubeObject[], cost: Cost | u
         cpu: share("cpu"),
         memory: share("memory"),
         pods: share("pods"),
-        price: prices.get(labels[POOL] ?? ""),
+        price: cost?.nodes.get(node.metadata.name),
         created: node.metadata.creationTimestamp,
         obj: node,
       };
@@ -91,22 +90,4 @@ function stateOf(node: KubeObject): [string, Tone] {
   const ready = condition(node, "Ready")?.status ?? "Unknown";
   if (ready !== "True") return ready === "False" ? ["Not ready", "bad"] : ["Unknown", "unknown"];
   return node.spec?.unschedulable ? ["Ready, cordoned", "waiting"] : ["Ready", "good"];
-}
-
-function pricesOf(nodes: KubeObject[], cost: Cost | undefined): Map<string, number> {
-  const types = new Map<string, Set<string>>();
-  const count = new Map<string, number>();
-  for (const node of nodes) {
-    const labels = node.metadata.labels ?? {};
-    const pool = labels[POOL];
-    if (!pool) continue;
-    const kind = [labels[TYPE], labels["topology.kubernetes.io/zone"], labels["karpenter.sh/capacity-type"]].join();
-    types.set(pool, (types.get(pool) ?? new Set()).add(kind));
-    count.set(pool, (count.get(pool) ?? 0) + 1);
-  }
-  const found = new Map<string, number>();
-  for (const [pool, amount] of cost?.pools ?? []) {
-    if (types.get(pool)?.size === 1) found.set(pool, amount / count.get(pool)!);
-  }
-  return found;
 }

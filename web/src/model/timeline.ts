@@ -1,5 +1,5 @@
 import type { Condition, KubeObject } from "../api/types";
-import type { Tone } from "./phases";
+import { phaseOf, type Tone, toneOf } from "./phases";
 
 /** What happened, newest first: Events, and the last turn of every condition of the fleet's own kinds. */
 export interface Happening {
@@ -44,6 +44,8 @@ export function fromEvent(event: KubeObject): Happening {
 
 export function fromConditions(kindId: string, kind: string, obj: KubeObject): Happening[] {
   const { namespace = "", name } = obj.metadata;
+  // What is being made is not ready, and that is no bad news.
+  const going = toneOf(phaseOf(obj)) === "busy";
   return ((obj.status?.conditions ?? []) as Condition[])
     .filter((each) => each.lastTransitionTime)
     .map((each) => {
@@ -51,7 +53,7 @@ export function fromConditions(kindId: string, kind: string, obj: KubeObject): H
       return {
         key: `condition/${kindId}/${namespace}/${name}/${each.type}`,
         time: each.lastTransitionTime!,
-        tone: each.status === "Unknown" ? "unknown" : well ? "good" : "bad",
+        tone: each.status === "Unknown" ? "unknown" : well ? "good" : going ? "busy" : "bad",
         reason: `${each.type} ${each.status}`,
         message: each.message || each.reason || "",
         about: `${kind} ${namespace ? `${namespace}/` : ""}${name}`,

@@ -4,7 +4,7 @@ import { type KubeObject, nameOf } from "../api/types";
 import { PHASES, phaseOf, problemOf, toneOf } from "../model/phases";
 import { ago } from "../model/quantity";
 import { hrefOf, useDerived, useLive, useNow, useTitle } from "../ui/hooks";
-import { Badge, Empty, Refusals, Search } from "../ui/parts";
+import { Badge, Empty, Name, Refusals, Search } from "../ui/parts";
 import { type Column, Table } from "../ui/table";
 
 export function Clusters(): JSX.Element {
@@ -23,7 +23,7 @@ export function Clusters(): JSX.Element {
       <header class="head">
         <h1>Managed clusters</h1>
         <div class="filters" role="group" aria-label="Filter by phase">
-          <button type="button" class="chip" aria-pressed={phase === ""} onClick={() => setPhase("")}>All {all.length}</button>
+          <button type="button" class="chip" aria-pressed={phase === ""} onClick={() => setPhase("")}>All {managed.access === "forbidden" ? "" : all.length}</button>
           {PHASES.filter((each) => count.has(each)).map((each) => (
             <button type="button" class="chip" key={each} aria-pressed={phase === each} onClick={() => setPhase(phase === each ? "" : each)}>
               <Badge tone={toneOf(each)}>{each} {count.get(each)}</Badge>
@@ -35,10 +35,12 @@ export function Clusters(): JSX.Element {
       <Refusals of={[["managedclusters", managed]]} />
       {managed.access === "loading" ? (
         <Empty title="Looking at clusters…" />
-      ) : rows.length === 0 ? (
-        <Empty title={all.length ? "None matches" : "There is no managed cluster"} />
-      ) : (
+      ) : rows.length > 0 ? (
         <Table label="Managed clusters" rows={rows} columns={columns} keyOf={nameOf} first="name" />
+      ) : all.length > 0 ? (
+        <Empty title="None matches">Try another phase, or other words.</Empty>
+      ) : (
+        managed.access === "ready" && <Empty title="There is no managed cluster"><code>kubectl apply -f examples/clusters.yaml</code> makes two.</Empty>
       )}
     </>
   );
@@ -57,13 +59,13 @@ function says(obj: KubeObject, text: string): boolean {
 }
 
 const columnsAt = (now: number): Column<KubeObject>[] => [
-  { id: "name", title: "Name", by: nameOf, show: (each) => <a href={hrefOf(["managedclusters", each.metadata.namespace ?? "", each.metadata.name])}>{nameOf(each)}</a> },
-  { id: "phase", title: "Phase", width: "9.5rem", by: (each) => PHASES.indexOf(phaseOf(each)), show: (each) => <Badge tone={toneOf(phaseOf(each))}>{phaseOf(each)}</Badge> },
-  { id: "worker", title: "Worker", by: (each) => each.status?.assignedWorker ?? "", show: worker },
-  { id: "version", title: "Version", width: "7rem", by: (each) => each.status?.version ?? "", show: (each) => each.status?.version ?? each.spec?.version ?? "" },
-  { id: "nodes", title: "Nodes", width: "5.5rem", numeric: true, by: (each) => each.status?.nodes ?? 0, show: (each) => each.status?.nodes ?? 0 },
-  { id: "age", title: "Age", width: "5rem", numeric: true, by: (each) => each.metadata.creationTimestamp ?? "", show: (each) => ago(each.metadata.creationTimestamp, now) },
-  { id: "problem", title: "What stands in the way", show: (each) => <span class="soft cut" title={problemOf(each)}>{phaseOf(each) === "Running" ? "" : problemOf(each)}</span> },
+  { id: "name", title: "Name", width: "27%", by: nameOf, show: (each) => <a href={hrefOf(["managedclusters", each.metadata.namespace ?? "", each.metadata.name])} title={nameOf(each)}><Name of={each} /></a> },
+  { id: "phase", title: "Phase", width: "9.5rem", narrow: "8.2rem", by: (each) => PHASES.indexOf(phaseOf(each)), show: (each) => <Badge tone={toneOf(phaseOf(each))}>{phaseOf(each)}</Badge> },
+  { id: "worker", title: "Worker", wide: true, by: (each) => each.status?.assignedWorker ?? "", show: worker },
+  { id: "version", title: "Version", width: "7rem", wide: true, by: (each) => each.status?.version ?? "", show: (each) => each.status?.version ?? each.spec?.version ?? "" },
+  { id: "nodes", title: "Nodes", width: "5.5rem", narrow: "4.6rem", numeric: true, by: (each) => each.status?.nodes ?? 0, show: (each) => each.status?.nodes ?? 0 },
+  { id: "age", title: "Age", width: "5.5rem", wide: true, numeric: true, by: (each) => each.metadata.creationTimestamp ?? "", show: (each) => ago(each.metadata.creationTimestamp, now) },
+  { id: "problem", title: "What stands in the way", wide: true, width: "24%", show: (each) => <span class="soft cut" title={problemOf(each)}>{phaseOf(each) === "Running" ? "" : problemOf(each)}</span> },
 ];
 
 function worker(each: KubeObject): JSX.Element | string {

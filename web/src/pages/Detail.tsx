@@ -1,4 +1,4 @@
-import type { JSX } from "preact";
+import type { ComponentChildren, JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
 import { kindOf } from "../api/kinds";
 import { type Condition, type KubeObject, nameOf } from "../api/types";
@@ -6,13 +6,20 @@ import { phaseOf, toneOf } from "../model/phases";
 import { ago } from "../model/quantity";
 import { shown } from "../model/shown";
 import { dump } from "../model/yaml";
-import { useDerived, useLive, useNow, useTitle } from "../ui/hooks";
+import { useDerived, useKey, useLive, useNow, useTitle } from "../ui/hooks";
 import { Badge, Empty, Refusals } from "../ui/parts";
 import { happenings } from "./Events";
 import { NodesOf } from "./Nodes";
 
+/** The page that lists a kind. */
+const LISTS: Record<string, [path: string, title: string]> = {
+  managedclusters: ["clusters", "Clusters"], workers: ["", "Fleet"], clusters: ["sync", "Sync"], events: ["events", "Events"], negotiated: ["sync", "Sync"],
+};
+
 export function Detail({ kindId, namespace, name }: { kindId: string; namespace: string; name: string }): JSX.Element {
   const kind = kindOf(kindId);
+  const [listPath, listTitle] = LISTS[kindId] ?? ["placements", "Placement"];
+  useKey("Escape", () => void (location.hash = `#/${listPath}`));
   useTitle(`${kind?.kind ?? "?"} ${name}`);
   const live = useLive();
   const now = useNow();
@@ -23,7 +30,7 @@ export function Detail({ kindId, namespace, name }: { kindId: string; namespace:
   if (!obj) {
     return (
       <>
-        <Head kind={kind.kind} name={namespace ? `${namespace}/${name}` : name} />
+        <Head list={listPath} title={listTitle} kind={kind.kind} name={namespace ? `${namespace}/${name}` : name} />
         <Refusals of={[[kindId, collection]]} />
         {collection.access === "loading" ? <Empty title="Looking for it…" /> : collection.access !== "forbidden" && <Empty title={`There is no ${kind.kind} of this name`} />}
       </>
@@ -33,7 +40,7 @@ export function Detail({ kindId, namespace, name }: { kindId: string; namespace:
   const conditions = (obj.status?.conditions ?? []) as Condition[];
   return (
     <>
-      <Head kind={kind.kind} name={nameOf(obj)}>
+      <Head list={listPath} title={listTitle} kind={kind.kind} name={nameOf(obj)}>
         {phase && <Badge tone={toneOf(phase)}>{phase}</Badge>}
         <span class="soft">made {ago(obj.metadata.creationTimestamp, now)} ago</span>
       </Head>
@@ -42,26 +49,26 @@ export function Detail({ kindId, namespace, name }: { kindId: string; namespace:
         {conditions.length > 0 && (
           <section aria-labelledby="conditions">
             <h2 id="conditions">Conditions</h2>
-            <table class="plain">
-              <thead><tr><th scope="col">Condition</th><th scope="col">Status</th><th scope="col">Reason</th><th scope="col">Words</th><th scope="col">Since</th></tr></thead>
+            <div class="panel"><table class="plain">
+              <thead><tr><th scope="col">Condition</th><th scope="col">Status</th><th scope="col" class="wide">Reason</th><th scope="col">Message</th><th scope="col">Since</th></tr></thead>
               <tbody>
                 {conditions.map((each) => (
                   <tr key={each.type}>
                     <th scope="row">{each.type}</th>
                     <td><Badge tone={toneOf(each.status)}>{each.status}</Badge></td>
-                    <td>{each.reason}</td>
+                    <td class="wide">{each.reason}</td>
                     <td class="soft">{each.message}</td>
                     <td>{ago(each.lastTransitionTime, now)}</td>
                   </tr>
                 ))}
               </tbody>
-            </table>
+            </table></div>
           </section>
         )}
         {mine.length > 0 && (
           <section aria-labelledby="events">
             <h2 id="events">Events</h2>
-            <ul class="list">
+            <ul class="list panel">
               {mine.slice(0, 30).map((each) => (
                 <li key={each.key}><Badge tone={each.tone}>{each.reason}</Badge> {each.message} <span class="soft">{ago(each.time, now)} ago</span></li>
               ))}
@@ -75,10 +82,19 @@ export function Detail({ kindId, namespace, name }: { kindId: string; namespace:
   );
 }
 
-function Head({ kind, name, children }: { kind: string; name: string; children?: JSX.Element | (JSX.Element | string)[] }): JSX.Element {
+interface HeadProps {
+  list: string;
+  title: string;
+  kind: string;
+  name: string;
+  children?: ComponentChildren;
+}
+
+function Head({ list, title, kind, name, children }: HeadProps): JSX.Element {
   return (
-    <header class="head">
-      <h1><span class="soft">{kind}</span> {name}</h1>
+    <header class="head object">
+      <nav aria-label="Way back"><a href={`#/${list}`} aria-keyshortcuts="Escape">← {title}</a></nav>
+      <h1><span class="kind">{kind}</span> {name}</h1>
       {children}
     </header>
   );
@@ -95,7 +111,7 @@ function Facts({ obj, kindId }: { obj: KubeObject; kindId: string }): JSX.Elemen
   const told = facts.filter(([, value]) => value !== undefined && value !== "");
   if (told.length === 0) return null;
   return (
-    <dl class="facts">
+    <dl class="facts panel">
       {told.map(([name, value]) => (
         <div key={name}><dt>{name}</dt><dd>{String(value)}</dd></div>
       ))}

@@ -9,8 +9,10 @@ import { Badge, Empty, Refusals, Search } from "../ui/parts";
 import { type Column, Table } from "../ui/table";
 
 const FOLLOWED = ["managedclusters", "workers", "clusters", "placements"];
-const SPANS: [string, number][] = [["10 min", 600_000], ["1 h", 3_600_000], ["1 day", 86_400_000]];
+const SPANS: [string, number][] = [["2 min", 120_000], ["10 min", 600_000], ["1 h", 3_600_000], ["1 day", 86_400_000]];
 const BUCKETS = 60;
+const TICKS = [0, 0.25, 0.5, 0.75, 1];
+const AXIS = 66;
 
 export function happenings(live: Live): Happening[] {
   const events = live.get("events").list().map(fromEvent);
@@ -24,7 +26,7 @@ export function Events(): JSX.Element {
   const now = useNow();
   const [text, setText] = useState("");
   const [only, setOnly] = useState<"" | "bad" | "event">("");
-  const [span, setSpan] = useState(SPANS[1]![1]);
+  const [span, setSpan] = useState(SPANS[2]![1]);
   const all = useDerived(live, () => happenings(live));
   const rows = useMemo(() => {
     const wanted = text.toLowerCase();
@@ -47,9 +49,9 @@ export function Events(): JSX.Element {
         <Search value={text} label="Object, reason or words" onInput={setText} />
       </header>
       <Refusals of={["events", ...FOLLOWED].map((id) => [id, live.get(id)])} />
-      <Timeline rows={rows} now={now} span={span} onSpan={setSpan} />
+      {all.length > 0 && <Timeline rows={rows} now={now} span={span} onSpan={setSpan} />}
       {rows.length === 0 ? (
-        <Empty title="Nothing happened">Events are kept for an hour; conditions keep their last turn.</Empty>
+        live.get("events").access === "ready" && <Empty title="Nothing happened">Events are kept for an hour; conditions keep their last turn.</Empty>
       ) : (
         <Table label="Events and conditions, newest first" rows={rows} columns={columns} keyOf={(each) => each.key} first="time" descending />
       )}
@@ -58,10 +60,10 @@ export function Events(): JSX.Element {
 }
 
 const columnsAt = (now: number): Column<Happening>[] => [
-  { id: "time", title: "Ago", width: "6rem", by: (each) => each.time, show: (each) => <time dateTime={each.time} title={each.time}>{ago(each.time, now)}</time> },
-  { id: "reason", title: "What", width: "17rem", by: (each) => each.reason, show: (each) => <Badge tone={each.tone}>{each.reason}{each.count > 1 ? ` ×${each.count}` : ""}</Badge> },
+  { id: "time", title: "Ago", width: "6rem", narrow: "4.6rem", by: (each) => each.time, show: (each) => <time dateTime={each.time} title={each.time}>{ago(each.time, now)}</time> },
+  { id: "reason", title: "What", width: "16rem", narrow: "11rem", by: (each) => each.reason, show: (each) => <Badge tone={each.tone}>{each.reason}{each.count > 1 ? ` ×${each.count}` : ""}</Badge> },
   { id: "about", title: "About", by: (each) => each.about, show: (each) => (each.link ? <a href={hrefOf(each.link)}>{each.about}</a> : each.about) },
-  { id: "message", title: "Words", show: (each) => <span class="cut" title={each.message}>{each.message}</span> },
+  { id: "message", title: "Message", wide: true, width: "42%", show: (each) => <span class="cut" title={each.message}>{each.message}</span> },
 ];
 
 /** When, and how much: good news upwards, bad news downwards. The table below says the same. */
@@ -72,24 +74,34 @@ function Timeline({ rows, now, span, onSpan }: { rows: Happening[]; now: number;
   const bad = buckets.reduce((sum, each) => sum + each.bad, 0);
   return (
     <figure class="timeline">
-      <svg viewBox={`0 0 ${BUCKETS * 10} 60`} preserveAspectRatio="none" role="img" aria-label={`${good} good and ${bad} bad happenings in the time that is shown`}>
-        <line x1="0" x2={BUCKETS * 10} y1="36" y2="36" class="axis" />
-        {buckets.map((each, at) => (
-          <g key={at}>
-            {each.good > 0 && <rect class="good" x={at * 10 + 1.5} width="7" y={35 - (each.good / most) * 33} height={(each.good / most) * 33} />}
-            {each.bad > 0 && <rect class="bad" x={at * 10 + 1.5} width="7" y="37" height={Math.max(3, (each.bad / most) * 22)} />}
-          </g>
-        ))}
-      </svg>
       <figcaption>
-        <span class="soft">{SPANS.find(([, each]) => each === span)![0]} ago</span>
+        <Badge tone="good">{good} went well</Badge>
+        <Badge tone="bad">{bad} did not</Badge>
         <span class="switch" role="group" aria-label="Time shown">
           {SPANS.map(([title, each]) => (
             <button type="button" key={each} aria-pressed={span === each} onClick={() => onSpan(each)}>{title}</button>
           ))}
         </span>
-        <span class="soft">now</span>
       </figcaption>
+      <svg viewBox={`0 0 ${BUCKETS * 10} 100`} preserveAspectRatio="none" role="img" aria-label={`${good} good and ${bad} bad happenings in the time that is shown`}>
+        {TICKS.map((share) => <line key={share} x1={share * BUCKETS * 10} x2={share * BUCKETS * 10} y1="0" y2="100" class="tick" />)}
+        <line x1="0" x2={BUCKETS * 10} y1={AXIS} y2={AXIS} class="axis" />
+        {buckets.map((each, at) => (
+          <g key={at}>
+            {each.good > 0 && <rect class="good" x={at * 10 + 1} width="8" y={AXIS - 1 - height(each.good, most)} height={height(each.good, most)}><title>{`${clock(each.from, span)}: ${each.good} went well`}</title></rect>}
+            {each.bad > 0 && <rect class="bad" x={at * 10 + 1} width="8" y={AXIS + 1} height={height(each.bad, most) / 2}><title>{`${clock(each.from, span)}: ${each.bad} did not`}</title></rect>}
+          </g>
+        ))}
+      </svg>
+      <div class="ticks soft" aria-hidden="true">
+        {TICKS.map((share) => <span key={share} style={{ left: `${share * 100}%` }}>{share === 1 ? "now" : clock(now - span * (1 - share), span)}</span>)}
+      </div>
     </figure>
   );
 }
+
+/** By the square root: one warning beside a thousand good news is still seen. */
+const height = (count: number, most: number): number => Math.max(5, Math.sqrt(count / most) * (AXIS - 4));
+
+const clock = (time: number, span: number): string =>
+  new Date(time).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: span < 600_000 ? "2-digit" : undefined, hourCycle: "h23" });

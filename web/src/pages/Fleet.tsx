@@ -4,7 +4,7 @@ import { FleetMap } from "../map/FleetMap";
 import { type Home, homesOf, type Site, totals } from "../model/fleet";
 import { toneOf } from "../model/phases";
 import { hrefOf, useDerived, useLive, useTitle } from "../ui/hooks";
-import { Badge, Empty, Refusals, Tile } from "../ui/parts";
+import { Badge, Empty, Refusals, Tile, told } from "../ui/parts";
 import { type Column, Table } from "../ui/table";
 
 const LEGEND = ["Running", "Provisioning", "Pending", "Failed", "Unknown"];
@@ -22,10 +22,10 @@ export function Fleet({ theme }: { theme: string }): JSX.Element {
       <header class="head">
         <h1>Fleet</h1>
         <dl class="tiles" id="map-summary">
-          <Tile label="Workers" value={sum.workers} note={sum.workers ? `${sum.workersReady} ready` : undefined} />
-          <Tile label="Managed clusters" value={sum.clusters} note={sum.clusters ? `${sum.running} running` : undefined} />
-          <Tile label="Ready nodes" value={sum.nodes} />
-          <Tile label="CPU for pods" value={sum.cpu} note="cores" />
+          <Tile label="Workers" value={told(workers!, sum.workers)} note={sum.workers ? `${sum.workersReady} ready` : undefined} />
+          <Tile label="Managed clusters" value={told(managed!, sum.clusters)} note={sum.clusters ? `${sum.running} running` : undefined} />
+          <Tile label="Ready nodes" value={told(managed!, sum.nodes)} />
+          <Tile label="CPU for pods" value={told(clusters!, sum.cpu)} note={clusters!.access === "forbidden" ? undefined : "cores"} />
         </dl>
         <div class="switch" role="group" aria-label="Show as">
           <button type="button" aria-pressed={!asTable} onClick={() => setAsTable(false)}>Map</button>
@@ -36,7 +36,7 @@ export function Fleet({ theme }: { theme: string }): JSX.Element {
       {loading ? (
         <Empty title="Looking at the fleet…" />
       ) : homes.length === 0 ? (
-        <Empty title="There is no cluster yet">kubectl apply -f examples/clusters.yaml makes two; they appear here.</Empty>
+        managed!.access === "ready" && <Empty title="There is no cluster yet"><code>kubectl apply -f examples/clusters.yaml</code> makes two; they appear here.</Empty>
       ) : asTable ? (
         <FleetTable homes={homes} />
       ) : (
@@ -48,7 +48,7 @@ export function Fleet({ theme }: { theme: string }): JSX.Element {
                 <Badge tone={toneOf(phase)}>{phase}</Badge>
               </li>
             ))}
-            <li class="soft">Dots around a cluster are its nodes; the pale arc is how much of its cpu pods ask for.</li>
+            <li class="soft hint">Dots are nodes, the pale arc is the cpu that pods ask for: zoom in to see them.</li>
           </ul>
         </>
       )}
@@ -62,11 +62,11 @@ interface Row {
 }
 
 const COLUMNS: Column<Row>[] = [
-  { id: "home", title: "Worker", by: ({ home }) => home.title, show: ({ home }) => (home.link ? <a href={hrefOf(home.link)}>{home.title}</a> : home.title) },
+  { id: "home", title: "Worker", narrow: "7rem", by: ({ home }) => home.title, show: ({ home }) => (home.link ? <a href={hrefOf(home.link)}>{home.title}</a> : home.title) },
   { id: "name", title: "Cluster", by: ({ site }) => site.title, show: ({ site }) => <a href={hrefOf(site.link)}>{site.title}</a> },
-  { id: "phase", title: "Phase", by: ({ site }) => site.phase, show: ({ site }) => <Badge tone={site.tone}>{site.phase}</Badge> },
-  { id: "nodes", title: "Nodes", numeric: true, by: ({ site }) => site.nodes, show: ({ site }) => site.nodes },
-  { id: "used", title: "CPU asked for", numeric: true, by: ({ site }) => site.used ?? -1, show: ({ site }) => (site.used === undefined ? "" : `${Math.round(site.used * 100)} %`) },
+  { id: "phase", title: "Phase", narrow: "8.2rem", by: ({ site }) => site.phase, show: ({ site }) => <Badge tone={site.tone}>{site.phase}</Badge> },
+  { id: "nodes", title: "Nodes", width: "7rem", numeric: true, wide: true, by: ({ site }) => site.nodes, show: ({ site }) => site.nodes },
+  { id: "used", title: "CPU asked for", width: "10rem", numeric: true, wide: true, by: ({ site }) => site.used ?? -1, show: ({ site }) => (site.used === undefined ? "" : `${Math.round(site.used * 100)} %`) },
 ];
 
 function FleetTable({ homes }: { homes: Home[] }): JSX.Element {

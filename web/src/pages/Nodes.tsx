@@ -8,7 +8,7 @@ import { usage } from "../model/fleet";
 import { type NodeRow, nodeRows } from "../model/nodes";
 import { ago, bytes, cores, money } from "../model/quantity";
 import { hrefOf, useDerived, useLive, useNow, useTitle } from "../ui/hooks";
-import { Badge, Bar, Empty, Refusals, Search, Tile } from "../ui/parts";
+import { Badge, Bar, Empty, Refusals, Search, Tile, told } from "../ui/parts";
 import { type Column, Table } from "../ui/table";
 
 interface Row {
@@ -38,10 +38,10 @@ export function Nodes({ inside }: { inside: string }): JSX.Element {
       <header class="head">
         <h1>Nodes</h1>
         <dl class="tiles">
-          <Tile label="Clusters with nodes" value={rows.length} />
-          <Tile label="Bought nodes, an hour" value={readable ? money(sum) : "–"} />
-          <Tile label="Last plans" value={known.length ? money(plan) : "–"} note={known.length ? `at least ${money(bound)}` : undefined} />
-          <Tile label="Above the bound" value={bound > 0 ? `${((plan / bound - 1) * 100).toFixed(1)} %` : "–"} />
+          <Tile label="Clusters with nodes" value={told(clusters, rows.length)} />
+          <Tile label="Bought nodes cost" value={readable ? money(sum) : "–"} note={readable ? "an hour" : undefined} />
+          <Tile label="Last plans cost" value={known.length ? money(plan) : "–"} note={known.length ? `an hour, at least ${money(bound)}` : undefined} />
+          <Tile label="Above the bound" value={bound > 0 ? percent(plan / bound - 1) : "–"} />
         </dl>
         <Search value={text} label="Cluster" onInput={setText} />
       </header>
@@ -49,7 +49,7 @@ export function Nodes({ inside }: { inside: string }): JSX.Element {
       {clusters.access === "loading" ? (
         <Empty title="Looking at clusters…" />
       ) : found.length === 0 ? (
-        <Empty title={rows.length ? "None matches" : "No cluster is registered"} />
+        clusters.access === "ready" && <Empty title={rows.length ? "None matches" : "No cluster is registered"}>A ManagedCluster that runs registers itself.</Empty>
       ) : (
         <Table label="Clusters and how full they are" rows={found} columns={CLUSTERS} keyOf={(each) => each.name} first="name" chosen={rows.find((each) => each.inside === inside)?.name} short={inside !== ""} />
       )}
@@ -74,13 +74,29 @@ function rowsOf(live: Live, costs: Map<string, Cost>): Row[] {
 }
 
 const CLUSTERS: Column<Row>[] = [
-  { id: "name", title: "Cluster", by: (row) => row.name, show: (row) => <a href={hrefOf(["clusters", "", row.name])}>{row.name}</a> },
-  { id: "nodes", title: "Nodes", width: "12rem", by: (row) => row.nodes ?? 0, show: (row) => (row.inside ? <a href={`#/nodes/${row.inside}`}>{row.nodes ?? "?"} nodes, one by one</a> : "") },
-  { id: "cpu", title: "CPU", by: (row) => usage(row.cluster).cpu?.share ?? -1, show: (row) => { const { cpu } = usage(row.cluster); return <Bar share={cpu} label="cpu" text={cpu ? `of ${cores(cpu.total)}` : ""} />; } },
-  { id: "memory", title: "Memory", by: (row) => usage(row.cluster).memory?.share ?? -1, show: (row) => { const { memory } = usage(row.cluster); return <Bar share={memory} label="memory" text={memory ? `of ${bytes(memory.total)}` : ""} />; } },
-  { id: "cost", title: "Bought, an hour", width: "8.5rem", numeric: true, by: (row) => row.cost?.total ?? -1, show: (row) => (row.cost ? money(row.cost.total) : "") },
-  { id: "gap", title: "Last plan and bound", width: "14rem", numeric: true, by: (row) => gap(row.cost) ?? -1, show: (row) => { const over = gap(row.cost); return over === undefined ? "" : `${money(row.cost!.plan!)} / ${money(row.cost!.bound!)} (+${(over * 100).toFixed(1)} %)`; } },
+  { id: "name", title: "Cluster", width: "23%", by: (row) => row.name, show: (row) => <a href={hrefOf(["clusters", "", row.name])} title={row.name}>{row.name}</a> },
+  { id: "nodes", title: "Nodes", width: "6.5rem", narrow: "5.2rem", by: (row) => row.nodes ?? 0, show: (row) => (row.inside ? <a href={`#/nodes/${row.inside}`}>{row.nodes ?? "?"} {row.nodes === 1 ? "node" : "nodes"}</a> : "") },
+  { id: "cpu", title: "CPU", narrow: "8rem", by: (row) => usage(row.cluster).cpu?.share ?? -1, show: (row) => { const { cpu } = usage(row.cluster); return <Bar share={cpu} label="cpu" text={cpu ? `of ${cores(cpu.total)}` : ""} />; } },
+  { id: "memory", title: "Memory", wide: true, by: (row) => usage(row.cluster).memory?.share ?? -1, show: (row) => { const { memory } = usage(row.cluster); return <Bar share={memory} label="memory" text={memory ? `of ${bytes(memory.total)}` : ""} />; } },
+  { id: "cost", title: "Cost an hour", width: "8rem", wide: true, numeric: true, by: (row) => row.cost?.total ?? -1, show: (row) => (row.cost ? money(row.cost.total) : "") },
+  { id: "gap", title: "Last plan, and the least possible", width: "22rem", wide: true, by: (row) => gap(row.cost) ?? -1, show: (row) => <Gap cost={row.cost} /> },
 ];
+
+const percent = (share: number): string => `${(share * 100).toFixed(1)} %`;
+
+/** What the last plan costs: full is what no plan can do without, hatched what it costs beyond that. */
+function Gap({ cost }: { cost: Cost | undefined }): JSX.Element | null {
+  const over = gap(cost);
+  if (over === undefined) return null;
+  const { plan, bound } = cost as { plan: number; bound: number };
+  return (
+    <span class="bar gap">
+      <span class="segment" aria-hidden="true"><i style={{ width: `${Math.min(100, (bound / plan) * 100)}%` }} /></span>
+      <span class="number">+{percent(over)}</span>
+      <span class="soft">{money(plan)}, at least {money(bound)}</span>
+    </span>
+  );
+}
 
 /** The nodes of one hosted cluster, live. They are seen by whoever may read its kubeconfig. */
 export function NodesOf({ inside }: { inside: string }): JSX.Element {
@@ -94,27 +110,27 @@ export function NodesOf({ inside }: { inside: string }): JSX.Element {
   const rows = useDerived(live, () => nodeRows(nodes!.list(), pods!.list(), [...costsOf(costs!.text).values()][0]), [inside]);
   const columns = useMemo(() => nodeColumns(now), [now]);
   return (
-    <section aria-labelledby="nodes-of" class="inside">
-      <h2 id="nodes-of">Nodes of {inside}</h2>
+    <div class="inside">
+      <h2>Nodes of {inside}</h2>
       <Refusals of={(["nodes", "pods"] as const).map((what) => [insideId(inside, what), live.get(insideId(inside, what))])} />
       {nodes!.access === "loading" ? (
         <Empty title="Looking into the cluster…" />
       ) : rows.length === 0 ? (
-        nodes!.access === "ready" && <Empty title="It has no node" />
+        nodes!.access === "ready" ? <Empty title="It has no node" /> : nodes!.access === "unserved" && <p class="soft">They cannot be looked at: {nodes!.message}</p>
       ) : (
         <Table label={`Nodes of ${inside}`} rows={rows} columns={columns} keyOf={(each) => each.name} first="name" short />
       )}
-    </section>
+    </div>
   );
 }
 
 const nodeColumns = (now: number): Column<NodeRow>[] => [
-  { id: "name", title: "Node", by: (row) => row.name, show: (row) => row.name },
-  { id: "state", title: "State", width: "9rem", by: (row) => row.state, show: (row) => <Badge tone={row.tone}>{row.state}</Badge> },
-  { id: "type", title: "Type", by: (row) => row.type, show: (row) => <>{row.type} <span class="soft">{[row.zone, row.capacityType].filter(Boolean).join(", ")}</span></> },
-  { id: "cpu", title: "CPU", by: (row) => row.cpu.share, show: (row) => <Bar share={row.cpu} label="cpu" text={`${cores(row.cpu.used)} of ${cores(row.cpu.total)}`} /> },
-  { id: "memory", title: "Memory", by: (row) => row.memory.share, show: (row) => <Bar share={row.memory} label="memory" text={`of ${bytes(row.memory.total)}`} /> },
-  { id: "pods", title: "Pods", width: "5rem", numeric: true, by: (row) => row.pods.used, show: (row) => row.pods.used },
-  { id: "price", title: "An hour", width: "8rem", numeric: true, by: (row) => row.price ?? -1, show: (row) => row.price === undefined ? <span class="soft">{row.pool ? "mixed pool" : "not bought"}</span> : money(row.price) },
-  { id: "age", title: "Age", width: "5rem", numeric: true, by: (row) => row.created ?? "", show: (row) => ago(row.created, now) },
+  { id: "name", title: "Node", width: "17%", by: (row) => row.name, show: (row) => row.name },
+  { id: "state", title: "State", width: "8rem", wide: true, by: (row) => row.state, show: (row) => <Badge tone={row.tone}>{row.state}</Badge> },
+  { id: "type", title: "Type", width: "20%", wide: true, by: (row) => row.type, show: (row) => <>{row.type} <span class="soft">{[row.zone, row.capacityType].filter(Boolean).join(", ")}</span></> },
+  { id: "cpu", title: "CPU", narrow: "8rem", by: (row) => row.cpu.share, show: (row) => <Bar share={row.cpu} label="cpu" text={`${cores(row.cpu.used)} of ${cores(row.cpu.total)}`} /> },
+  { id: "memory", title: "Memory", wide: true, by: (row) => row.memory.share, show: (row) => <Bar share={row.memory} label="memory" text={`of ${bytes(row.memory.total)}`} /> },
+  { id: "pods", title: "Pods", width: "4.5rem", wide: true, numeric: true, by: (row) => row.pods.used, show: (row) => row.pods.used },
+  { id: "price", title: "Cost an hour", width: "7.5rem", narrow: "7rem", numeric: true, by: (row) => row.price ?? -1, show: (row) => row.price === undefined ? <span class="soft">{row.pool ? "not known" : "not bought"}</span> : money(row.price) },
+  { id: "age", title: "Age", width: "5.5rem", wide: true, numeric: true, by: (row) => row.created ?? "", show: (row) => ago(row.created, now) },
 ];

@@ -4,11 +4,12 @@ import { kindOf, WORKLOADS } from "../api/kinds";
 import { condition, type KubeObject, nameOf } from "../api/types";
 import { type Part, type Workload, workloadsOf } from "../model/workloads";
 import { hrefOf, useDerived, useLive, useTitle } from "../ui/hooks";
-import { Badge, Empty, Refusals, Search } from "../ui/parts";
+import { Badge, Empty, Name, Refusals, Search } from "../ui/parts";
 import { type Column, Table } from "../ui/table";
 
 const MOST_CARDS = 60;
 const MOST_SEGMENTS = 24;
+const MOST_LABELLED = 6;
 
 export function Placements(): JSX.Element {
   useTitle("Placement");
@@ -31,18 +32,18 @@ export function Placements(): JSX.Element {
       <Refusals of={["placements", ...WORKLOADS].map((id) => [id, live.get(id)])} />
       <div class="scrolled">
         {rules.length > 0 && (
-          <section aria-labelledby="rules">
-            <h2 id="rules">Placements</h2>
+          <section>
+            <h2>Placements</h2>
             <Table label="Placements" rows={rules} columns={RULES} keyOf={nameOf} first="name" short />
           </section>
         )}
-        <section aria-labelledby="placed">
-          <h2 id="placed">Workloads</h2>
-          {found.length === 0 ? (
-            <Empty title={workloads.length ? "None matches" : "No workload is on the hub"}>
-              A Deployment that is applied to the hub is divided over its clusters.
-            </Empty>
-          ) : (
+        <section>
+          <h2 class={WORKLOADS.every((id) => live.get(id).access === "forbidden") ? "hidden" : undefined}>Workloads</h2>
+          {workloads.length > 0 && found.length === 0 && <Empty title="None matches">Try other words.</Empty>}
+          {workloads.length === 0 && ["ready", "unserved"].includes(live.get("deployments").access) && (
+            <Empty title="No workload is on the hub">A Deployment that is applied to the hub is divided over its clusters.</Empty>
+          )}
+          {found.length > 0 && (
             <ul class="cards">
               {found.slice(0, MOST_CARDS).map((each) => (
                 <Card key={`${each.kindId}/${nameOf(each.obj)}`} workload={each} />
@@ -57,13 +58,14 @@ export function Placements(): JSX.Element {
 }
 
 const RULES: Column<KubeObject>[] = [
-  { id: "name", title: "Name", by: nameOf, show: (each) => <a href={hrefOf(["placements", each.metadata.namespace ?? "", each.metadata.name])}>{nameOf(each)}</a> },
-  { id: "strategy", title: "Replicas", show: (each) => `${each.spec?.replicas?.strategy ?? "Divide"} by ${(each.spec?.replicas?.by ?? "Weight").toLowerCase()}` },
-  { id: "priority", title: "Priority", numeric: true, by: (each) => each.spec?.priority ?? 0, show: (each) => each.spec?.priority ?? 0 },
-  { id: "placed", title: "Objects", numeric: true, by: (each) => each.status?.placed ?? 0, show: (each) => each.status?.placed ?? 0 },
+  { id: "name", title: "Name", by: nameOf, show: (each) => <a href={hrefOf(["placements", each.metadata.namespace ?? "", each.metadata.name])}><Name of={each} /></a> },
+  { id: "strategy", title: "Replicas", wide: true, show: (each) => `${each.spec?.replicas?.strategy ?? "Divide"} by ${(each.spec?.replicas?.by ?? "Weight").toLowerCase()}` },
+  { id: "priority", title: "Priority", width: "7rem", numeric: true, wide: true, by: (each) => each.spec?.priority ?? 0, show: (each) => each.spec?.priority ?? 0 },
+  { id: "placed", title: "Objects", width: "7rem", numeric: true, wide: true, by: (each) => each.status?.placed ?? 0, show: (each) => each.status?.placed ?? 0 },
   {
     id: "valid",
     title: "State",
+    narrow: "9rem",
     show: (each) => {
       const valid = condition(each, "Valid");
       if (valid?.status === "False") return <Badge tone="bad">{valid.message || valid.reason}</Badge>;
@@ -79,7 +81,7 @@ function Card({ workload }: { workload: Workload }): JSX.Element {
     <li class="card">
       <div class="card-head">
         <span>
-          <a href={hrefOf([kindId, namespace, name])}>{nameOf(obj)}</a> <span class="soft">{kindOf(kindId)!.kind}</span>
+          <a class="title" href={hrefOf([kindId, namespace, name])}><Name of={obj} /></a> <span class="soft">{kindOf(kindId)!.kind}</span>
         </span>
         <span class="soft">
           {placement ? <>by <a href={hrefOf(["placements", namespace, placement])}>{placement}</a></> : "evenly, by no Placement"}
@@ -91,32 +93,51 @@ function Card({ workload }: { workload: Workload }): JSX.Element {
   );
 }
 
-/** A share of the width for each cluster; what is not ready is hatched. The list says the same in words. */
+/** A share of the width for each cluster; what is not ready is hatched. Many clusters have their words below. */
 function Division({ parts }: { parts: Part[] }): JSX.Element {
-  const largest = [...parts].sort((a, b) => b.wanted - a.wanted);
+  const largest = [...parts].sort((a, b) => b.wanted - a.wanted || a.cluster.localeCompare(b.cluster));
   const shown = largest.slice(0, MOST_SEGMENTS);
   const rest = largest.slice(MOST_SEGMENTS);
   const others = rest.reduce((sum, each) => sum + each.wanted, 0);
   if (parts.length === 0) return <p class="soft">It is in no cluster.</p>;
+  if (parts.length <= MOST_LABELLED) {
+    return (
+      <ul class="division labelled">
+        {shown.map((each) => (
+          <li key={each.cluster} style={{ flexGrow: each.wanted }}>
+            <Segment part={each} />
+            <Words part={each} />
+          </li>
+        ))}
+      </ul>
+    );
+  }
   return (
     <>
       <div class="division" aria-hidden="true">
         {shown.filter((each) => each.wanted > 0).map((each) => (
-          <span key={each.cluster} style={{ flexGrow: each.wanted }} title={`${each.cluster}: ${each.ready} of ${each.wanted}`}>
-            <i style={{ width: `${Math.min(100, (each.ready / each.wanted) * 100)}%` }} />
-          </span>
+          <span key={each.cluster} style={{ flexGrow: each.wanted }} title={`${each.cluster}: ${each.ready} of ${each.wanted}`}><Segment part={each} /></span>
         ))}
-        {others > 0 && <span style={{ flexGrow: others }} title={`${rest.length} more clusters`} />}
+        {others > 0 && <span style={{ flexGrow: others }} title={`${rest.length} more clusters`}><span class="segment" /></span>}
       </div>
       <ul class="shares">
-        {shown.map((each) => (
-          <li key={each.cluster}>
-            <a href={hrefOf(each.link)}>{each.cluster}</a> <b>{each.ready}</b>/{each.wanted}
-            {each.problem && <span class="warn"> {each.problem}</span>}
-          </li>
-        ))}
+        {shown.map((each) => <li key={each.cluster}><Words part={each} /></li>)}
         {rest.length > 0 && <li class="soft">and {others} in {rest.length} more clusters</li>}
       </ul>
     </>
+  );
+}
+
+function Segment({ part }: { part: Part }): JSX.Element {
+  const share = part.wanted > 0 ? Math.min(100, (part.ready / part.wanted) * 100) : 0;
+  return <span class="segment" aria-hidden="true"><i style={{ width: `${share}%` }} /></span>;
+}
+
+function Words({ part }: { part: Part }): JSX.Element {
+  return (
+    <span class="words">
+      <a href={hrefOf(part.link)}>{part.cluster}</a> <span class="count"><b>{part.ready}</b>/{part.wanted}</span>
+      {part.problem && <span class="warn"> {part.problem}</span>}
+    </span>
   );
 }

@@ -3,7 +3,7 @@ import { useMemo, useState } from "preact/hooks";
 import { condition, type Condition, type KubeObject } from "../api/types";
 import { readyOf, toneOf } from "../model/phases";
 import { hrefOf, useDerived, useLive, useTitle } from "../ui/hooks";
-import { Badge, Empty, Refusals, Search, Tile } from "../ui/parts";
+import { Badge, Empty, Refusals, Search, Tile, told } from "../ui/parts";
 import { type Column, Table } from "../ui/table";
 
 /** Conditions that are there only when something is wrong. */
@@ -24,21 +24,21 @@ export function Sync(): JSX.Element {
       <header class="head">
         <h1>Sync</h1>
         <dl class="tiles">
-          <Tile label="Workload clusters" value={rows.length} note={rows.length ? `${ready} ready` : undefined} />
-          <Tile label="With warnings" value={rows.filter((each) => warnings(each).length > 0).length} />
-          <Tile label="APIs agreed on" value={apis.length} note={apis.length ? `${published} published` : undefined} />
+          <Tile label="Workload clusters" value={told(clusters, rows.length)} note={rows.length ? `${ready} ready` : undefined} />
+          <Tile label="With warnings" value={told(clusters, rows.filter((each) => warnings(each).length > 0).length)} />
+          <Tile label="APIs agreed on" value={told(negotiated, apis.length)} note={apis.length ? `${published} published` : undefined} />
         </dl>
         <Search value={text} label="Cluster" onInput={setText} />
       </header>
       <Refusals of={[["clusters", clusters], ["negotiated", negotiated]]} />
       {clusters.access === "loading" ? (
         <Empty title="Looking at clusters…" />
-      ) : found.length === 0 ? (
-        <Empty title={rows.length ? "None matches" : "No cluster is registered"}>
-          A ManagedCluster that runs registers itself; others join with shoal join-cluster.
-        </Empty>
-      ) : (
+      ) : found.length > 0 ? (
         <Table label="Workload clusters and how their sync is" rows={found} columns={COLUMNS} keyOf={(each) => each.metadata.name} first="ready" />
+      ) : rows.length > 0 ? (
+        <Empty title="None matches">Try other words.</Empty>
+      ) : (
+        clusters.access === "ready" && <Empty title="No cluster is registered">A ManagedCluster that runs registers itself; others join with <code>shoal join-cluster</code>.</Empty>
       )}
     </>
   );
@@ -54,15 +54,17 @@ function State({ of, type }: { of: KubeObject; type: string }): JSX.Element {
 }
 
 const COLUMNS: Column<KubeObject>[] = [
-  { id: "name", title: "Cluster", by: (each) => each.metadata.name, show: (each) => <a href={hrefOf(["clusters", "", each.metadata.name])}>{each.metadata.name}</a> },
-  { id: "ready", title: "Ready", by: (each) => readyOf(each), show: (each) => <State of={each} type="Ready" /> },
-  { id: "heartbeat", title: "Answers", by: (each) => condition(each, "HeartbeatHealthy")?.status ?? "", show: (each) => <State of={each} type="HeartbeatHealthy" /> },
-  { id: "importer", title: "APIs imported", by: (each) => condition(each, "APIImporterReady")?.status ?? "", show: (each) => <State of={each} type="APIImporterReady" /> },
-  { id: "syncer", title: "Syncer", by: (each) => condition(each, "SyncerReady")?.status ?? "", show: (each) => <State of={each} type="SyncerReady" /> },
-  { id: "kinds", title: "Kinds", width: "5rem", numeric: true, by: (each) => each.status?.syncedResources?.length ?? 0, show: (each) => <span title={(each.status?.syncedResources ?? []).join("\n")}>{each.status?.syncedResources?.length ?? 0}</span> },
+  { id: "name", title: "Cluster", width: "24%", by: (each) => each.metadata.name, show: (each) => <a href={hrefOf(["clusters", "", each.metadata.name])}>{each.metadata.name}</a> },
+  { id: "ready", title: "Ready", narrow: "6.5rem", by: (each) => readyOf(each), show: (each) => <State of={each} type="Ready" /> },
+  { id: "heartbeat", title: "Answers", wide: true, by: (each) => condition(each, "HeartbeatHealthy")?.status ?? "", show: (each) => <State of={each} type="HeartbeatHealthy" /> },
+  { id: "importer", title: "APIs imported", wide: true, by: (each) => condition(each, "APIImporterReady")?.status ?? "", show: (each) => <State of={each} type="APIImporterReady" /> },
+  { id: "syncer", title: "Syncer", narrow: "6.5rem", by: (each) => condition(each, "SyncerReady")?.status ?? "", show: (each) => <State of={each} type="SyncerReady" /> },
+  { id: "kinds", title: "Kinds", width: "5.5rem", wide: true, numeric: true, by: (each) => each.status?.syncedResources?.length ?? 0, show: (each) => <span title={(each.status?.syncedResources ?? []).join("\n")}>{each.status?.syncedResources?.length ?? 0}</span> },
   {
     id: "warnings",
     title: "Warnings",
+    wide: true,
+    width: "24%",
     by: (each) => -warnings(each).length,
     show: (each) => {
       const found = warnings(each);

@@ -10,6 +10,7 @@ const STATES = { connecting: "Connecting", live: "Live", lost: "Not connected" }
 const TONES = { connecting: "busy", live: "good", lost: "bad" } as const;
 
 export type Theme = "auto" | "light" | "dark";
+const SIGNS: Record<Theme, string> = { auto: "◐", light: "○", dark: "●" };
 const NEXT: Record<Theme, Theme> = { auto: "light", light: "dark", dark: "auto" };
 
 interface Props {
@@ -21,6 +22,9 @@ interface Props {
   onLogout: () => void;
   children: ComponentChildren;
 }
+
+/** A service account by its namespace and name. */
+const shortly = (name: string): string => name.replace(/^system:serviceaccount:([^:]+):/, "$1/");
 
 export function Shell({ page, place, who, theme, onTheme, onLogout, children }: Props): JSX.Element {
   const live = useLive();
@@ -43,9 +47,9 @@ export function Shell({ page, place, who, theme, onTheme, onLogout, children }: 
         </nav>
         <span class={`badge ${TONES[live.connection]}`} role="status"><i class="mark" aria-hidden="true" />{STATES[live.connection]}</span>
         <button type="button" class="quiet" onClick={() => onTheme(NEXT[theme])} aria-label={`Colours: ${theme}. Change`}>
-          {theme === "auto" ? "Auto" : theme === "light" ? "Light" : "Dark"}
+          <span aria-hidden="true">{SIGNS[theme]}</span> {theme === "auto" ? "Auto" : theme === "light" ? "Light" : "Dark"}
         </button>
-        <span class="who" title={who.groups.join("\n")}>{who.name}</span>
+        <span class="who" title={[who.name, ...who.groups].join("\n")}>{shortly(who.name)}</span>
         <button type="button" class="quiet" onClick={onLogout}>Log out</button>
       </header>
       <main id="main" ref={main} tabIndex={-1}>{children}</main>

@@ -46,3 +46,18 @@ export function useTitle(title: string): void {
     document.title = `${title} · Shoal`;
   }, [title]);
 }
+
+/** Keys that work wherever the focus is, except while somebody writes. */
+export function useKey(key: string, work: () => void): void {
+  useEffect(() => {
+    const pressed = (event: KeyboardEvent): void => {
+      const at = event.target as HTMLElement;
+      if (event.key !== key || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+      if (at.matches?.("input, textarea, select")) return;
+      event.preventDefault();
+      work();
+    };
+    addEventListener("keydown", pressed);
+    return () => removeEventListener("keydown", pressed);
+  });
+}
