@@ -6,7 +6,6 @@ them. Otherwise all are on loopback, and it is the links between hubs and etcd t
 
 from __future__ import annotations
 
-import os
 import signal
 import ssl
 import subprocess
@@ -28,8 +27,6 @@ from tests.soak.links import Links
 T = TypeVar("T")
 NAMES = ("m1", "m2", "m3")
 QUOTA = 128 * 1024 * 1024
-DISK = "600m"
-"""Of the machine whose disk is filled."""
 
 
 class Process:
@@ -167,14 +164,6 @@ class Machines:
     def leader(self) -> Machine:
         return eventually(lambda: next((each for each in self.all if each.leads), None), "etcd has no leader")
 
-    def small_disk(self, name: str) -> Path:
-        """Mounts one for the member's data, before it is started."""
-        disk = self.etcd_disk(name)
-        disk.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", str(disk)], check=True)
-        self._held.callback(subprocess.run, ["umount", "-l", str(disk)], check=False)
-        return disk
-
     def wait_for_etcd(self, machine: Machine) -> None:
         eventually(lambda: self._alive(machine.etcd) and machine.etcd_serves, machine.etcd.said)
 
@@ -260,7 +249,3 @@ def eventually(look: Callable[[], T | None], why: str | Callable[[], str]) -> T:
         assert time.monotonic() < end, why if isinstance(why, str) else why()
         time.sleep(0.05)
     return found
-
-
-def is_root() -> bool:
-    return os.geteuid() == 0

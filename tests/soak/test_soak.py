@@ -10,6 +10,7 @@ import random
 import signal
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -18,10 +19,13 @@ import pytest
 from tests.faults.processes import Up
 from tests.fleet_story.netns import missing
 from tests.soak.clients import Place
+from tests.soak.disks import fill_disk, is_root, small_disk
 from tests.soak.etcdctl import fill, make_room
 from tests.soak.load import Load, said
-from tests.soak.machines import Machine, Machines, eventually, is_root
+from tests.soak.machines import Machine, Machines, eventually
 
+DISK = "600m"
+"""etcd takes 64 MiB at a time for its log, and its quota."""
 PAUSED = 20.0
 AWAY = 12.0
 """Seconds: longer than one waits for an answer, so that somebody else is asked."""
@@ -34,7 +38,11 @@ def judge(load: Load) -> None:
     assert load.statuses[500] == 0
 
 
-# --- one server, killed ---
+def refuses_more(load: Load, than: int) -> bool:
+    return load.statuses[503] > than + 5
+
+
+# --- one server ---
 
 
 def kill_often(data: Path, kills: int, workers: int, followers: int, pause: float) -> None:
@@ -63,6 +71,30 @@ def test_a_server_that_is_killed(tmp_path: Path) -> None:
 @pytest.mark.soak
 def test_a_server_that_is_killed_fifty_times(tmp_path: Path) -> None:
     kill_often(tmp_path / "data", kills=50, workers=40, followers=10, pause=0.05)
+
+
+@pytest.mark.soak
+def test_a_server_whose_disk_is_full(tmp_path: Path) -> None:
+    if not is_root():
+        pytest.skip("a disk that is full (needs root)")
+    with small_disk(tmp_path / "disk", "64m") as disk:
+        up = Up(disk / "data")
+        try:
+            place = Place([("127.0.0.1", up.port)], up.token, up.context)
+            load = Load(place, workers=20, followers=4, keys=20, pause=0.05)
+            load.start()
+            for _ in range(3):
+                load.more(200)
+                fill_disk(disk / "filler")
+                refused = load.statuses[503]
+                eventually(partial(refuses_more, load, refused), "writes need no disk")
+                load.more(100)
+                (disk / "filler").unlink()
+            load.more(200)
+            judge(load)
+            assert up.terminate()[0] == 0
+        finally:
+            up.close()
 
 
 # --- three machines ---
@@ -143,13 +175,7 @@ class Faults:
         assert self._disk is not None
         victim = self._machines.all[2]
         filler = self._disk / "filler"
-        with filler.open("wb") as file:
-            try:
-                while True:
-                    file.write(b"x" * 1_000_000)
-                    file.flush()
-            except OSError:
-                pass
+        fill_disk(filler)
         other = self._machines.all[0]
         for _ in range(20):
             if not victim.etcd.runs:
@@ -166,7 +192,7 @@ class Faults:
     def etcd_is_out_of_space(self) -> None:
         assert fill(self._machines.all[0].etcd_url, 200)
         refused = self._load.statuses[503]
-        eventually(lambda: self._load.statuses[503] > refused + 5, "writes are taken without space")
+        eventually(partial(refuses_more, self._load, refused), "writes are taken without space")
         self._load.more(200, 3.0)
         make_room(each.etcd_url for each in self._machines.all)
 
@@ -195,8 +221,7 @@ class Faults:
 
 def three_machines(directory: Path, *, namespaces: bool, disk: bool, faults: Callable[[Faults], None]) -> None:
     machines = Machines(directory, namespaces=namespaces)
-    small = machines.small_disk("m3") if disk else None
-    with machines:
+    with small_disk(machines.etcd_disk("m3"), DISK) if disk else nullcontext() as small, machines:
         load = Load(machines.place, workers=40, followers=10, keys=60, pause=0.15)
         load.start()
         faults(Faults(machines, load, small))
