@@ -19,9 +19,9 @@ from shoal.clock import Clock, SystemClock
 from shoal.controlplane.certificates.controller import certificate_controller
 from shoal.controlplane.definitions.controller import definition_controller
 from shoal.controlplane.events.controller import EventExpiry
+from shoal.controlplane.flowschemas.controller import flow_schema_loop
 from shoal.controlplane.garbagecollector.controller import garbage_collector
 from shoal.controlplane.logicalclusters.controller import logical_cluster_controller
-from shoal.controlplane.flowschemas.controller import flow_schema_loop
 from shoal.controlplane.namespaces.controller import namespace_controller
 from shoal.controlplane.nodes.loops import node_loops
 from shoal.controlplane.quota.controller import QuotaController
@@ -35,6 +35,7 @@ from shoal.fleet.loops import WATCH, fleet_hub_loops, supervisor_loops
 from shoal.fleet.processes.interface import Processes
 from shoal.fleet.worker.fence.fence import since_boot
 from shoal.placement.splitter.controller import splitter_loops
+from shoal.placement.telling import placement_events
 from shoal.provision.loops import provision_loops
 from shoal.runtime.lease import Lease
 from shoal.sync.connecting import Connect
@@ -71,6 +72,7 @@ def hub_controllers(
         *fleet_hub_loops(client, clock, bus),
         *sync_loops(client, clock, connect, sync or SyncSettings()),
         *splitter_loops(client, clock),
+        placement_events(client, clock),
     ]
 
 

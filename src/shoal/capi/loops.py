@@ -11,6 +11,7 @@ from shoal.capi.machinehealthchecks.controller import MachineHealthCheckLoop
 from shoal.capi.machines.controller import MachineLoop
 from shoal.capi.machinesets.controller import MachineSetLoop
 from shoal.capi.resources import Resources
+from shoal.capi.telling import capi_events
 from shoal.client.requests import Client
 from shoal.clock import Clock
 
@@ -36,4 +37,5 @@ def capi_loops(client: Client, clock: Clock, *providers: Provider) -> list[Runna
         MachineLoop(resources, clock),
         MachineHealthCheckLoop(resources, clock),
     )
-    return [*resources.views, resources.foreign, *(each.loop for each in core), *provided]
+    events = capi_events(client, clock)
+    return [*resources.views, resources.foreign, *(each.loop for each in core), *provided, events]

@@ -20,6 +20,7 @@ from shoal.fleet.processes.interface import Processes
 from shoal.fleet.rebalance.controller import Rebalancer
 from shoal.fleet.scheduler.controller import Scheduler
 from shoal.fleet.shrinking.controller import Shrinking
+from shoal.fleet.telling import fleet_events
 from shoal.fleet.worker.hosting.controller import Hosting
 from shoal.fleet.worker.moving import Moves, moving_loops
 from shoal.fleet.worker.own import OwnRoot
@@ -47,7 +48,7 @@ def fleet_hub_loops(client: Client, clock: Clock, over: BusSettings = WATCH) -> 
     rebalancer = Rebalancer(client, clock, departures.moves)
     moving: list[Runnable] = [departures.loop, departures.moves.loop, rebalancer.loop]
     loops: list[Runnable] = [*scheduler.loops, *health_loops(client, clock), *joining_loops(client, clock), *moving]
-    loops += [Shrinking(client, clock).loop, FleetMetrics(client, clock)]
+    loops += [Shrinking(client, clock).loop, FleetMetrics(client, clock), fleet_events(client, clock)]
     return [*loops, *_bus_loops(client, clock, over)]
 
 

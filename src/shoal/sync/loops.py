@@ -12,6 +12,7 @@ from shoal.kinds import workload
 from shoal.kinds.workload import DEFAULT_RESOURCES as DEFAULT_RESOURCES
 from shoal.objects.errors import ShoalError
 from shoal.sync.connecting import Connect, Object, Reached, reach_by
+from shoal.sync.events import cluster_events
 from shoal.sync.importer.controller import Importer
 from shoal.sync.negotiation.controller import Negotiation
 from shoal.sync.registration.capacities import Capacities
@@ -48,6 +49,7 @@ def sync_loops(client: Client, clock: Clock, connect: Connect, settings: SyncSet
         Importer(client, clock, reach, settings.resources_to_sync, reporter, mode=settings.mode).loop,
         Negotiation(client, clock, settings.auto_publish).loop,
         Capacities(client, clock, reach, mode=settings.mode).loop,
+        cluster_events(client, clock),
     ]
     loops += syncer_loops(client, clock, connect, settings.resources_to_sync, reporter, settings.mode)
     return loops

@@ -25,9 +25,11 @@ from shoal.placement.splitter.kinds import DEFINITIONS, NotPlaceable, Placeable,
 from shoal.placement.splitter.outcome import Split
 from shoal.placement.splitter.status import root_status
 from shoal.placement.splitter.telling import Following, told
+from shoal.placement.telling import about, placed
 from shoal.runtime.dependents import Dependents
 from shoal.runtime.loop import Later, Loop
 from shoal.runtime.ownwrites import OwnWrites
+from shoal.runtime.recorder import NORMAL, Recorder
 
 Object = dict[str, Any]
 Task = tuple[str, Key]
@@ -124,7 +126,8 @@ class Splitter:
         self.loop: Loop[Task] = Loop("splitter", clock, self.reconcile, WORKERS)
         for kind in (NEGOTIATED, DEFINITIONS):
             self.loop.sources.append(Reflector(self._client, kind, clock, self._lesson).run)
-        self.loop.sources += [self._clusters.run, self._placements.run, self._follow]
+        self._recorder = Recorder(lambda _: self._client, clock)
+        self.loop.sources += [self._clusters.run, self._placements.run, self._follow, self._recorder.run]
 
     def _lesson(self, key: Key, obj: Object | None) -> None:
         self._lessons.set()
@@ -248,6 +251,8 @@ class Splitter:
         for name in found.taken:
             kind.blocked.setdefault((key[0], key[1], name), set()).add(key)
         await self._carry_out(kind, key, found)
+        if said := placed(found):
+            self._recorder.record(about(root), "", root, NORMAL, "Placed", said)
         status = root_status(root, found, len(self._sites), rfc3339(now))
         if status is None or not kind.placeable.has_status or status == root.get("status"):
             self._due.pop(task, None)

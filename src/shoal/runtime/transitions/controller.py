@@ -1,0 +1,50 @@
+"""The loop that tells: it watches kinds whose loops say what they did in the status, and writes Events of it.
+
+What it finds when it begins was told before, or is too old to tell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Any
+
+from shoal.client.reflector import Key, Reflector
+from shoal.client.requests import Client, Kind
+from shoal.clock import Clock
+from shoal.runtime.recorder import Recorder, Source
+from shoal.runtime.transitions.decide import UNKNOWN, State, Telling, said_of, state_of
+
+Object = dict[str, Any]
+
+UNSERVED_SECONDS = 30.0
+"""Between looks at a kind that is not served yet."""
+
+
+class Transitions:
+    def __init__(self, name: str, client: Client, clock: Clock, told: list[tuple[Kind, Source, Telling]]) -> None:
+        self.name = name
+        self._recorder = Recorder(lambda _: client, clock)
+        self._states: dict[tuple[str, Key], State] = {}
+        self._reflectors = []
+        for kind, source, telling in told:
+            seen = partial(self._seen, source, telling)
+            self._reflectors.append(Reflector(client, kind, clock, seen, unserved=UNSERVED_SECONDS, shared=True))
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._recorder.run())
+            for reflector in self._reflectors:
+                group.create_task(reflector.run())
+
+    def _seen(self, source: Source, telling: Telling, key: Key, obj: Object | None) -> None:
+        about = (source.kind, key)
+        before = self._states.pop(about, None)
+        if obj is None:
+            return
+        now = self._states[about] = state_of(obj, telling)
+        if before is None:
+            # Its status is empty when it is made; one that has a long story is one that was there.
+            before = now if now.conditions or now.phase else UNKNOWN
+        for said in said_of(before, now, telling):
+            self._recorder.record(source, "", obj, said.type, said.reason, said.message)

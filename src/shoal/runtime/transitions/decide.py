@@ -1,0 +1,74 @@
+"""What is worth an Event when an object's status changes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+Object = dict[str, Any]
+
+NORMAL, WARNING = "Normal", "Warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """What is told of a kind. A condition that gets worse, from True to anything else, is told in any case."""
+
+    summary: frozenset[str] = frozenset()
+    """Conditions of which it is told that they become True."""
+    news: frozenset[str] = frozenset()
+    """Conditions of which every change is told: why it waits, that it moves."""
+    alarming: frozenset[str] = frozenset()
+    """Of those, the ones that are bad news while they are True."""
+    phases: frozenset[str] = frozenset()
+    """Phases of which it is told that they begin."""
+    bad_phases: frozenset[str] = frozenset()
+    place: str = ""
+    """A field of the status that says where it is."""
+
+
+class State(NamedTuple):
+    phase: str
+    place: str
+    conditions: dict[str, tuple[str, str, str]]
+    """Status, reason and message by type."""
+
+
+class Said(NamedTuple):
+    type: str
+    reason: str
+    message: str
+
+
+UNKNOWN = State("", "", {})
+
+
+def state_of(obj: Object, telling: Telling) -> State:
+    status = obj.get("status") or {}
+    found = {
+        str(each["type"]): (str(each.get("status")), str(each.get("reason") or ""), str(each.get("message") or ""))
+        for each in status.get("conditions") or ()
+    }
+    return State(str(status.get("phase") or ""), str(status.get(telling.place) or "") if telling.place else "", found)
+
+
+def said_of(before: State, now: State, telling: Telling) -> Iterator[Said]:
+    if now.place != before.place:
+        moved = f"from {before.place} to {now.place}" if before.place and now.place else now.place or before.place
+        yield Said(NORMAL, "Assigned" if now.place else "Unassigned", f"{telling.place}: {moved}")
+    for type_, (status, reason, message) in now.conditions.items():
+        was, because, text = before.conditions.get(type_, ("", "", ""))
+        if (was, because, text) == (status, reason, message):
+            continue
+        worse = was == "True" != status and type_ not in telling.alarming
+        better = status == "True" != was and type_ in telling.summary
+        news = type_ in telling.news and ((was, because) != (status, reason) or status != "True")
+        if type_ in telling.alarming and "True" not in (was, status):
+            continue
+        if worse or better or news:
+            bad = (status == "True") if type_ in telling.alarming else status != "True"
+            yield Said(WARNING if bad else NORMAL, reason or type_, f"{type_} is {status}: {message}".rstrip(": "))
+    if now.phase != before.phase and now.phase in telling.phases | telling.bad_phases:
+        kind = WARNING if now.phase in telling.bad_phases else NORMAL
+        yield Said(kind, now.phase, f"phase {before.phase} has become {now.phase}" if before.phase else "")
