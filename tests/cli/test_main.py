@@ -197,7 +197,7 @@ CASES: dict[str, tuple[Callable[[Files], list[str]], int, str, str]] = {
         lambda f: asking(f.good, "apply", "-f", "none.yaml"),
         1,
         "none.yaml cannot be read: no such file",
-        "",
+        "give a file",
     ),
     "no folder": (lambda _: ["reset", "--data-dir", "/nonexistent/x"], 1, "there is no data directory", "shoal reset"),
     "no log": (lambda _: ["logs", "worker-9"], 1, "there is no log worker-9", "there are none in"),

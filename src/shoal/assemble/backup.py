@@ -51,6 +51,8 @@ def backup(asked: BackupAsked) -> Taken:
     """Raises StoreError, DataDirError, Unreachable or a StatusError; then there is no file."""
     if asked.file.exists():
         raise DataDirError(f"{asked.file} is there already", "give another name; an older backup is never written over")
+    if not asked.file.absolute().parent.is_dir():
+        raise DataDirError(f"{asked.file.parent} is not a directory", "make it first, or give another name")
     hidden = asked.file.with_name(f".{asked.file.name}.{secrets.token_hex(4)}")
     try:
         with os.fdopen(os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:

@@ -181,13 +181,14 @@ class Shoal:
 
 def _deaf(error: BaseException) -> str:
     """Why a server cannot listen where it is told to; empty for any other error."""
-    if isinstance(error, socket.gaierror):
-        return (error.strerror or str(error)).partition(" (while")[0].lower()
-    about_socket = isinstance(error, OSError) and error.filename is None
-    number = error.errno if isinstance(error, OSError) else None
-    if about_socket and number in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES):
-        return os.strerror(number).lower()
-    return ""
+    if not isinstance(error, OSError) or error.errno is None:
+        return ""
+    # The event loop's own words, which tell it from a file that cannot be opened: a port that is not everybody's
+    # (EACCES), or a name that nobody knows, which has no number of the system.
+    words, of_binding = str(error.strerror), "attempting to bind" in str(error.strerror)
+    if error.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL) or (of_binding and error.errno > 0):
+        return os.strerror(error.errno).lower()
+    return words.partition(" (while")[0].lower() if of_binding else ""
 
 
 def _processes(directory: DataDir, server: ApiServer, loops: Loops, settings: UpSettings) -> WorkerProcesses:

@@ -20,7 +20,7 @@ from shoal.assemble.jointokens import JoinError, create_token, fetch_authority, 
 from shoal.client.https import HttpsTransport
 from shoal.client.kubeconfig import KubeconfigError, client_to, endpoint_of, load_endpoint, parse
 from shoal.client.requests import Client
-from shoal.client.transport import Endpoint, Unreachable
+from shoal.client.transport import Endpoint, Unreachable, distrusts
 from shoal.clock import Clock
 from shoal.fleet.resources import LOGICAL_CLUSTERS
 from shoal.fleet.worker.identity.asking import AskedBefore, Refused, Undecided, certified
@@ -101,7 +101,8 @@ async def become_member(directory: Path, worker: str, given: HubGiven, store: st
     except Undecided as error:
         raise JoinError(f"the hub does not let worker {worker} in: {error}", "do its loops run?") from None
     except Unreachable as error:
-        raise JoinError(f"the hub does not answer: {error}", "start it: shoal up", exit_code=3) from None
+        hint = "the kubeconfig is of another hub, or of an earlier one" if distrusts(error) else "start it: shoal up"
+        raise JoinError(f"the hub does not answer: {error}", hint, exit_code=3) from None
     except Unauthorized:
         why = "the join token has expired, was deleted or is misspelt"
         raise JoinError(why if told.token else "the kubeconfig is not accepted", MAKE_ONE, exit_code=4) from None

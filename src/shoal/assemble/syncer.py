@@ -27,7 +27,7 @@ REREAD_SECONDS = 60.0
 
 
 class NotInACluster(ShoalError):
-    hint = "give --to-kubeconfig FILE"
+    hint = "name one: shoal syncer --to-kubeconfig FILE, shoal provisioner --kubeconfig FILE"
 
     def __init__(self) -> None:
         super().__init__("this process does not run in a cluster, and no other is named")

@@ -7,7 +7,8 @@ well name somebody's production cluster.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -67,8 +68,7 @@ def ask(
     # Half of what help takes, which needs none of it.
     import asyncio  # noqa: PLC0415
 
-    from shoal.client.kubeconfig import KubeconfigError, load  # noqa: PLC0415
-    from shoal.client.transport import Unreachable  # noqa: PLC0415
+    from shoal.client.kubeconfig import load  # noqa: PLC0415
 
     file = hub_kubeconfig(kubeconfig, data_dir)
 
@@ -79,18 +79,22 @@ def ask(
         finally:
             await client.close()
 
+    with asking(file), progress(doing):
+        return asyncio.run(run())
+
+
+@contextmanager
+def asking(file: Path | None) -> Iterator[None]:
+    """Failures within end the program as they do whenever a hub is asked, by that kubeconfig; with none, by none."""
+    from shoal.client.kubeconfig import KubeconfigError  # noqa: PLC0415
+    from shoal.client.transport import Unreachable, distrusts  # noqa: PLC0415
+
     try:
-        with progress(doing):
-            return asyncio.run(run())
+        yield
     except KubeconfigError as error:
         raise AskingError(str(error), "shoal kubeconfig prints the one shoal up wrote") from None
     except Unreachable as error:
-        hint = f"{file} is of another hub, or of an earlier one" if _distrusts(error) else "start it: shoal up"
+        hint = f"{file} is of another hub, or of an earlier one" if distrusts(error) else "start it: shoal up"
         raise AskingError(f"the hub does not answer: {error}", hint, UNREACHABLE) from None
     except (Unauthorized, Forbidden) as error:
         raise AskingError(str(error), f"the credentials are those in {file}", DENIED) from None
-
-
-def _distrusts(error: BaseException) -> bool:
-    """Whether the server's certificate is not by the authority in the kubeconfig."""
-    return "CERTIFICATE_VERIFY_FAILED" in str(error.__cause__)

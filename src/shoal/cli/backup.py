@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from shoal.cli.asking import asking
 from shoal.cli.progress import progress
 from shoal.cli.storing import data_dir_option, data_dir_or_default, store_options, store_settings
 
@@ -33,9 +34,11 @@ def command(
     # The server takes a second to load, and help needs none of it.
     from shoal.assemble.backup import BackupAsked, backup  # noqa: PLC0415
 
-    where = data_dir_or_default(data_dir)
-    with progress("reading the store"):
-        taken = backup(BackupAsked(file, where, store_settings(**store), kubeconfig, revision or 0, with_keys))
+    asked = BackupAsked(
+        file, data_dir_or_default(data_dir), store_settings(**store), kubeconfig, revision or 0, with_keys
+    )
+    with progress("reading the store"), asking(kubeconfig):
+        taken = backup(asked)
     click.echo(told(file, taken), err=True)
     if with_keys:
         click.echo(

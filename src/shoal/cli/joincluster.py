@@ -96,7 +96,7 @@ def _push(file: Path, name: str, namespace: str, cluster: Path, context: str) ->
     try:
         text = self_contained(cluster, context)
     except KubeconfigError as error:
-        raise AskingError(str(error)) from None
+        raise AskingError(str(error), error.hint) from None
     ask(file, None, lambda hub: join_push(hub, name, namespace, text))
     _follow(name)
 
@@ -108,7 +108,7 @@ def _installation(file: Path, name: str, image: str, hub_server: str, resources:
     try:
         hub = load_endpoint(file)
     except KubeconfigError as error:
-        raise AskingError(str(error)) from None
+        raise AskingError(str(error), error.hint) from None
     server = hub_server or base_of(hub.server)
     if urlsplit(server).scheme != "https":
         raise click.UsageError(f"--hub-server {server}: give a URL such as https://hub.example.com:6443")

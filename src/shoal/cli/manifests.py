@@ -28,9 +28,13 @@ def read(filename: str) -> list[Object]:
         content = sys.stdin.buffer.read() if filename == "-" else Path(filename).read_bytes()
         found = [obj for obj in loads_all(content) if obj]
     except OSError as error:
-        raise AskingError(f"{filename} cannot be read: {(error.strerror or str(error)).lower()}") from None
+        why = (error.strerror or str(error)).lower()
+        raise AskingError(
+            f"{filename} cannot be read: {why}", "give a file, a folder, or - for what is piped"
+        ) from None
     except BadRequest as error:
-        raise AskingError(f"{filename} cannot be read: {' '.join(str(error).split())}") from None
+        why = " ".join(str(error).split())
+        raise AskingError(f"{filename} cannot be read: {why}", "a manifest is YAML or JSON") from None
     found = [item for obj in found for item in _items(obj)]
     for obj in found:
         if not isinstance(obj, dict) or not obj.get("kind") or not _named(obj.get("metadata")):

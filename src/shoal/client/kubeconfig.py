@@ -31,9 +31,11 @@ def load(path: Path, context: str = "", agent: str = "shoal") -> Client:
 def load_endpoint(path: Path, context: str = "") -> Endpoint:
     """As `load`, for connections that are none of a client's."""
     try:
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise KubeconfigError(f"{path} cannot be read: {error}") from None
+        raise KubeconfigError(f"{path} cannot be read: {(error.strerror or str(error)).lower()}") from None
+    except UnicodeDecodeError:
+        raise KubeconfigError(f"{path} cannot be read: it is not text") from None
     return endpoint_of(parse(text, str(path)), context, where=str(path), beside=path.parent)
 
 
@@ -57,17 +59,18 @@ def client_to(endpoint: Endpoint, agent: str) -> Client:
 def endpoint_of(config: Object, context: str = "", *, where: str, beside: Path | None = None) -> Endpoint:
     """`beside` is where the files are that it names; without, it may name none (it came over the network)."""
     name = context or str(config.get("current-context") or "")
-    chosen = _named(config, "contexts", name, where).get("context") or {}
-    cluster = _named(config, "clusters", str(chosen.get("cluster")), where).get("cluster") or {}
-    user = _named(config, "users", str(chosen.get("user")), where).get("user") or {}
+    if not name:
+        raise KubeconfigError(f"{where} names no current context")
+    chosen = _named(config, "context", name, where)
+    cluster = _named(config, "cluster", str(chosen.get("cluster")), where)
+    user = _named(config, "user", str(chosen.get("user")), where)
     for plugin in ("exec", "auth-provider"):
         if plugin in user:
             raise KubeconfigError(
                 f"{where}: users with {plugin} are not supported; use a token or a client certificate"
             )
     server = str(cluster.get("server", ""))
-    parts = urlsplit(server)
-    if parts.scheme != "https" or not parts.netloc:
+    if not _is_https(server):
         raise KubeconfigError(f"{where}: the server must be an https URL, not {server!r}")
     files = _Files(where, beside)
     try:
@@ -90,15 +93,29 @@ class _Files:
         try:
             return (self.beside / name).read_bytes()
         except OSError as error:
-            raise KubeconfigError(f"{self.where}: {error}") from None
+            why = (error.strerror or str(error)).lower()
+            raise KubeconfigError(f"{self.where} names {name}, which cannot be read: {why}") from None
 
 
-def _named(config: Object, section: str, name: str, where: str) -> Object:
-    for item in config.get(section) or ():
-        if item.get("name") == name:
-            found: Object = item
-            return found
-    raise KubeconfigError(f"{where} has no {section[:-1]} named {name!r}")
+def _named(config: Object, kind: str, name: str, where: str) -> Object:
+    """The context, cluster or user of that name."""
+    listed = config.get(f"{kind}s") or []
+    if not isinstance(listed, list) or not all(isinstance(item, dict) for item in listed):
+        raise KubeconfigError(f"{where} is not a kubeconfig: {kind}s is no list of {kind}s")
+    found = next((item.get(kind) or {} for item in listed if item.get("name") == name), None)
+    if found is None:
+        raise KubeconfigError(f"{where} has no {kind} named {name!r}")
+    if not isinstance(found, dict):
+        raise KubeconfigError(f"{where} is not a kubeconfig: the {kind} {name!r} is no object")
+    return found
+
+
+def _is_https(server: str) -> bool:
+    try:
+        parts = urlsplit(server)
+        return parts.scheme == "https" and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number
+        return False
 
 
 def _tls(cluster: Object, user: Object, files: _Files, authority: str) -> ssl.SSLContext:
@@ -119,7 +136,7 @@ def _tls(cluster: Object, user: Object, files: _Files, authority: str) -> ssl.SS
 def _material(section: Object, name: str, files: _Files) -> bytes:
     data = section.get(f"{name}-data")
     if data:
-        return base64.b64decode(data)
+        return base64.b64decode("".join(str(data).split()), validate=True)
     file = section.get(name)
     return files.read(str(file)) if file else b""
 

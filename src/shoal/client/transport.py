@@ -14,6 +14,11 @@ class Unreachable(ShoalError):
     """The server did not answer at all."""
 
 
+def distrusts(error: Unreachable) -> bool:
+    """Whether a server answered, whose certificate is not by the authority it was to be by."""
+    return "CERTIFICATE_VERIFY_FAILED" in str(error.__cause__)
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """Where a server is, whom to trust there, and who one is."""

@@ -60,7 +60,8 @@ class KeyRing:
                 log.warning("everybody on this machine can read the keys in %s: chmod 600 %s", file, file)
             lines = file.read_text().splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            raise SealError(f"--encryption-key-file {file} cannot be read: {error}", "give a file of keys") from None
+            why = (error.strerror or str(error)).lower() if isinstance(error, OSError) else "it is not text"
+            raise SealError(f"--encryption-key-file {file} cannot be read: {why}", "give a file of keys") from None
         keys = []
         for number, line in enumerate(lines, 1):
             text = line.partition("#")[0].strip()
