@@ -12,6 +12,7 @@ from shoal.provision.lifecycle.termination.decide import (
     cordon_patch,
     drain,
     eviction_pause,
+    in_turn,
     is_drainable,
     named,
     pending_attachments,
@@ -58,6 +59,26 @@ def test_a_cordon_is_made_once() -> None:
 )
 def test_who_has_to_leave_before_the_machine_does(found: Object, leaves: bool) -> None:
     assert waits_for_eviction(found, NOW) is leaves
+
+
+def sized(name: str, cpu: str, memory: str = "1Gi") -> Object:
+    found = pod(name)
+    found["spec"]["containers"] = [{"name": "main", "resources": {"requests": {"cpu": cpu, "memory": memory}}}]
+    return found
+
+
+def test_the_largest_leave_first() -> None:
+    """Those that come after them fit what is left."""
+    pods = [sized("small", "100m"), sized("wide", "1", "4Gi"), sized("large", "1500m"), sized("narrow", "1", "1Gi")]
+    assert names(drain(pods, None, NOW).evict) == ["large", "wide", "narrow", "small"]
+
+
+def test_small_ones_wait_for_larger_ones_of_other_nodes() -> None:
+    mine = [sized("large", "1500m"), sized("middle", "1"), sized("nearly", "1100m"), sized("small", "400m")]
+    assert names(in_turn(mine, [])) == names(mine)
+    assert names(in_turn(mine, [sized("other", "1")])) == ["large", "middle", "nearly"]
+    assert names(in_turn(mine, [*mine, sized("other", "600m")])) == ["large", "nearly"], "1024 is where a rank begins"
+    assert names(in_turn(mine, [sized("other", "8")])) == []
 
 
 def test_daemons_leave_after_those_they_serve_and_critical_pods_last() -> None:

@@ -6,7 +6,7 @@ its replacements come all the same, they are empty and go again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -33,6 +33,10 @@ LAUNCH_SECONDS = 600.0
 TRIES = 5
 
 
+Promise = Callable[[str, Mapping[str, str]], None]
+"""Told where pods of a cluster go, by uid."""
+
+
 class Failed(Exception):
     """The command cannot be carried out; what was done for it is taken back."""
 
@@ -54,10 +58,16 @@ class Running:
     def replacements(self) -> set[str]:
         return {claim.name for claim in self.command.replacements}
 
+    def places(self, candidate: Candidate) -> dict[str, str]:
+        """Where its pods go, by uid."""
+        known = self.command.places
+        return {uid: known[uid] for uid in _uids(candidate) if uid in known}
+
 
 class Execution:
-    def __init__(self, homes: Homes, view: View, recorder: Recorder, clock: Clock) -> None:
+    def __init__(self, homes: Homes, view: View, recorder: Recorder, clock: Clock, promise: Promise) -> None:
         self._homes, self._view, self._recorder, self._clock = homes, view, recorder, clock
+        self._promise = promise
 
     async def start(self, cluster: str, command: Command) -> Running | None:
         """None: nothing was to be done any more."""
@@ -87,6 +97,8 @@ class Execution:
                 return False
             for each in running.command.candidates:
                 await self._let_go(running, each)
+                # From now on others plan for its pods too: they are not to buy what is there already.
+                self._promise(running.cluster, running.places(each))
             running.going = True
         here = (self._view.claims.get(running.cluster, name) for name in running.claims())
         return all(claim is None for claim in here)

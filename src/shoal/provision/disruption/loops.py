@@ -36,7 +36,7 @@ def disruption_loops(
         view,
         Sight(view, marks, asking),
         Changes(view, provider),
-        Execution(homes, view, recorder, clock),
+        Execution(homes, view, recorder, clock, asking.promise),
         Telling(recorder),
         pool,
         clock,

@@ -124,6 +124,8 @@ class Command:
     """Where all pods go, those of the candidates and those that waited."""
     spill: float = 0.0
     """What nodes cost an hour that will be bought besides: the scheduler places pods otherwise than planned."""
+    places: Mapping[str, str] = field(default_factory=dict)
+    """By uid of a pod: the node or NodeClaim where it is expected to go."""
 
     @property
     def decision(self) -> str:

@@ -90,30 +90,34 @@ class _Line:
 def foreseen(command: Command, question: Question, settings: Settings) -> Command | None:
     """The command with what will have to be bought besides; None: with that it is not worth it, or pods would be left
     for which nothing can be bought. Karpenter's rule does not look so far."""
-    left = strays(question, command.plan, command.replacements) if settings.planner != KARPENTER else []
-    if not left:
+    if settings.planner == KARPENTER:
         return command
+    went, left = outcome(question, command.plan, command.replacements)
+    if not left:
+        return replace(command, places=went)
     plan = simulate(replace(question, pods=left, places=(), promised={}))
-    found = replace(command, spill=plan.cost)
+    found = replace(command, places=went, spill=plan.cost)
     worth = not (plan.failures or plan.waiting) and found.savings > found.cost * settings.least_saving
     return found if worth else None
 
 
-def strays(question: Question, plan: Plan, claims: Sequence[NewClaim]) -> list[Object]:
-    """The pods without a place; `claims`: what is bought for the plan."""
+def outcome(question: Question, plan: Plan, claims: Sequence[NewClaim]) -> tuple[dict[str, str], list[Object]]:
+    """As `placed`, of all pods of the plan; `claims`: what is bought for it."""
     pools = {pool.name: pool for pool in question.pools}
     planned = {pod["metadata"]["uid"]: name for pod, _, name in plan.nominations}
     planned |= {pod["metadata"]["uid"]: claim.name for claim in claims for pod in claim.pods}
     rooms = {place.name: room_of(place) for place in question.places}
     rooms |= {claim.name: _bought(claim, pools[claim.pool]) for claim in claims}
-    free = []
+    fixed, free = {}, []
     for pod in question.pods:
-        name = planned.get(pod["metadata"]["uid"])
-        if name is not None and is_bound(pod):
-            rooms[name].take(pod_requests(pod))
-        elif name is not None:
+        uid = pod["metadata"]["uid"]
+        if uid in planned and is_bound(pod):
+            fixed[uid] = planned[uid]
+            rooms[planned[uid]].take(pod_requests(pod))
+        elif uid in planned:
             free.append(pod)
-    return placed(free, rooms.values())[1]
+    went, left = placed(free, rooms.values())
+    return fixed | went, left
 
 
 def placed(pods: Iterable[Object], rooms: Iterable[Room]) -> tuple[dict[str, str], list[Object]]:

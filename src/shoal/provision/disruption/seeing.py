@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -25,6 +25,8 @@ class Asking(Protocol):
     def is_promised(self, cluster: str, claim: str, node: str) -> bool: ...
 
     def is_undecided(self, cluster: str) -> bool: ...
+
+    def promise(self, cluster: str, places: Mapping[str, str]) -> None: ...
 
     def question(self, cluster: str, pods: list[Object]) -> Question: ...
 

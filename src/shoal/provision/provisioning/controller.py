@@ -6,7 +6,7 @@ Keys are logical clusters. A cluster without a NodePool is never looked at.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -111,6 +111,11 @@ class Provisioning:
         """Whether pods are on their way to it."""
         memory = self._memories.get(cluster)
         return memory is not None and any(place in (claim, node) for place in memory.promised.values())
+
+    def promise(self, cluster: str, places: Mapping[str, str]) -> None:
+        """Pods of a node that goes have their places, by uid, as others see it: nothing is bought for them as long as
+        they fit there."""
+        self._memories.setdefault(cluster, _Memory()).promised.update(places)
 
     def is_undecided(self, cluster: str) -> bool:
         """Whether pods wait of which it is not known yet where they go."""

@@ -9,6 +9,7 @@ from shoal.client.requests import Kind
 from shoal.clock import Clock, rfc3339
 from shoal.kinds.karpenter import (
     CLASS_LABEL,
+    DISRUPTION_REASON,
     DO_NOT_DISRUPT,
     DRAINED,
     FINALIZER,
@@ -32,6 +33,7 @@ from shoal.provision.lifecycle.termination.decide import (
     claims_of_staying,
     cordon_patch,
     drain,
+    in_turn,
     named,
     pending_attachments,
 )
@@ -48,6 +50,8 @@ MIN_DRAIN_SECONDS = 5.0
 """A scheduler may not have seen the taint yet: so long pods may still come."""
 LOOK_SECONDS, MACHINE_SECONDS = 1.0, 5.0
 """While pods or volumes are going, and while the machine is: in case nobody tells."""
+TOGETHER = 20
+"""So many nodes at most are emptied at one pace."""
 TOLD_AGAIN_SECONDS = 120.0
 """Until the same is said of a node once more."""
 ATTACHMENTS = Kind("storage.k8s.io", "v1", "volumeattachments", namespaced=False)
@@ -156,13 +160,24 @@ class Termination:
         return None, new
 
     async def _wait_for_pods(self, cluster: str, node: Object, claim: Object | None, found: Drain) -> float:
-        stay = await self._evictions.ask(cluster, found.evict, disruption_reason(claim))
+        evict = self._in_turn(cluster, claim, found.evict)
+        stay = await self._evictions.ask(cluster, evict, disruption_reason(claim))
         stay += [f"pod {_name(pod)} has {DO_NOT_DISRUPT}" for pod in found.kept]
         if stay:
             said = f"Failed to drain node, {found.left} pods are waiting to be evicted: {stay[0]}"
             self._say(cluster, node, WARNING, "FailedDraining", said)
         times = (LOOK_SECONDS, found.again, self._evictions.again(found.evict))
         return min(each for each in times if each is not None) + 0.001
+
+    def _in_turn(self, cluster: str, claim: Object | None, evict: tuple[Object, ...]) -> tuple[Object, ...]:
+        """Nodes that are let go to save something are emptied together, as it was planned."""
+        claims = [each for each in self._view.claims.of(cluster) if is_going(each) and _is_disrupted(each)]
+        if claim is None or not _is_disrupted(claim) or len(claims) > TOGETHER:
+            return evict
+        nodes = (node["metadata"]["name"] for each in claims for node in self._pairs.nodes_of(cluster, each))
+        now = self._clock.now()
+        waiting = (pod for name in nodes for pod in drain(self._view.pods_on(cluster, name), None, now).evict)
+        return in_turn(evict, filter(self._evictions.is_early, waiting))
 
     async def _detach(self, cluster: str, node: Object, claim: Object | None) -> tuple[float | None, Object | None]:
         now = self._clock.now()
@@ -229,6 +244,10 @@ class Termination:
     async def _patch(self, cluster: str, node: Object, patch: Object) -> Object:
         written = await self._homes.client(cluster).merge(NODES, node["metadata"]["name"], patch)
         return self._view.nodes.learn(cluster, written)
+
+
+def _is_disrupted(claim: Object) -> bool:
+    return condition_is(claim, DISRUPTION_REASON)
 
 
 def _name(pod: Object) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from shoal.fit.taints import same, tolerated
 from shoal.kinds.karpenter import DISRUPTED, EXCLUDE_BALANCERS, is_going
 from shoal.objects.duration import parse_time
-from shoal.provision.pods import is_not_to_be_disrupted, largest_first
+from shoal.provision.pods import is_not_to_be_disrupted, largest_first, size
 
 Object = dict[str, Any]
 
@@ -96,6 +96,17 @@ def _told_at(pod: Object, deadline: float | None, now: float) -> float | None:
 
 def _grace(deadline: float | None, now: float) -> int:
     return max(int((deadline or now) - now), SHORTEST_GRACE)
+
+
+def in_turn(pods: Iterable[Object], waiting: Iterable[Object]) -> tuple[Object, ...]:
+    """Those that nobody who waits, on whichever node, is much larger than: the scheduler is to see large pods first."""
+    largest = max(map(_rank, waiting), default=0)
+    return tuple(pod for pod in pods if _rank(pod) >= largest)
+
+
+def _rank(pod: Object) -> int:
+    """Half as large is another one: with one for each size, nodes would be emptied slowly."""
+    return size(pod)[0].bit_length()
 
 
 def eviction_pause(refusals: int) -> float:

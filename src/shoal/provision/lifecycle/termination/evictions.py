@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 from contextlib import suppress
 from typing import Any
 
@@ -22,6 +23,8 @@ from shoal.runtime.recorder import NORMAL, Recorder
 Object = dict[str, Any]
 
 AT_ONCE = 16
+PATIENCE_SECONDS = 10.0
+"""So long smaller pods wait for one that its budget holds."""
 REFUSED = (429, 500)
 """How a budget says no, and how several budgets for one pod do."""
 
@@ -31,10 +34,14 @@ class Evictions:
         self._homes, self._recorder, self._clock = homes, recorder, clock
         self._refused: dict[str, tuple[int, float, str]] = {}
         """By uid: how often, until when the pod is left alone, and in which words."""
+        self._asked: dict[str, float] = {}
+        """By uid: when a pod that is still there was first asked."""
 
     async def ask(self, cluster: str, pods: tuple[Object, ...], reason: str) -> list[str]:
         """Why they stay, of those that do."""
         now = self._clock.monotonic()
+        for pod in pods:
+            self._asked.setdefault(pod["metadata"]["uid"], now)
         due = [pod for pod in pods if self._refused.get(pod["metadata"]["uid"], (0, 0.0, ""))[1] <= now]
         for _, alike in itertools.groupby(due, key=size):
             some = list(alike)  # those of one size together, and only then smaller ones
@@ -49,8 +56,13 @@ class Evictions:
         refused = (self._refused.get(pod["metadata"]["uid"]) for pod in pods)
         return min((max(each[1] - now, 0.0) for each in refused if each is not None), default=None)
 
+    def is_early(self, pod: Object) -> bool:
+        """It was not asked yet, or so lately that others may wait for it."""
+        return self._clock.monotonic() < self._asked.get(pod["metadata"]["uid"], math.inf) + PATIENCE_SECONDS
+
     def forget(self, uid: str) -> None:
         self._refused.pop(uid, None)
+        self._asked.pop(uid, None)
 
     async def tell(self, cluster: str, pod: Object, seconds: int, deadline: float) -> None:
         """The node's time is up: no budget is asked."""

@@ -1,0 +1,105 @@
+"""A fleet whose pods the scheduler places, by its own code, when a command evicts them."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterable, Mapping
+from typing import Any
+from zlib import crc32
+
+from shoal.controlplane.scheduler.home import Home
+from shoal.controlplane.scheduler.shape import Shapes
+from shoal.fit.resources import fits, pod_requests, quantities
+from shoal.provision.cloudprovider import InstanceType
+from shoal.provision.disruption.decide import decide
+from shoal.provision.disruption.model import Command, Settings
+from shoal.provision.pods import largest_first
+from shoal.provision.simulation.model import Question
+from shoal.provision.simulation.rule import simulate
+from tests.provision.catalogue import kind, pod, pool
+from tests.provision.disruption.fleet import Fleet, Node, every
+
+Object = dict[str, Any]
+FAMILIES = {"compute": (2, 0.0425), "general": (4, 0.048), "memory": (8, 0.063)}
+"""GiB, and price an hour, for each CPU."""
+TYPES = {
+    f"{family}-{cpu}": kind(f"{family}-{cpu}", cpu, f"{cpu * ratio}Gi", cpu * price)
+    for family, (ratio, price) in FAMILIES.items()
+    for cpu in (2, 4, 8, 16)
+}
+Shape = tuple[str, str]
+
+
+class Scheduled:
+    def __init__(self, budget: str = "20%", settings: Settings | None = None) -> None:
+        self.fleet = Fleet(pool(types=tuple(TYPES.values()), disruption=every(budget)))
+        self.bought: list[str] = []
+        """Types, of nodes that no command had asked for."""
+        self._settings, self._shapes, self._numbers = settings or Settings(), Shapes(), itertools.count(1)
+
+    def scatter(self, replicas: Mapping[Shape, int], types: Iterable[str], seed: int) -> None:
+        """What a large fleet looks like when most of its pods have left."""
+        dice = random.Random(seed)
+        nodes = [self.fleet.add(TYPES[name]) for name in types]
+        pods = [pod(*shape) for shape, count in replicas.items() for _ in range(count)]
+        dice.shuffle(pods)
+        for each in pods:
+            fitting = [node for node in nodes if fits(pod_requests(each), node.free)]
+            self.fleet.bind(each, dice.choice(fitting))
+        self.fleet.nodes = [node for node in self.fleet.nodes if node.pods]
+
+    def rest(self, most: int) -> list[Command]:
+        """All commands until there is none any more."""
+        found: list[Command] = []
+        while (command := decide(self.fleet.snapshot(), self._settings).command) is not None:
+            found.append(command)
+            assert len(found) <= most, "it does not come to rest"
+            self.carry_out(command)
+        return found
+
+    def carry_out(self, command: Command) -> None:
+        gone = {each.name for each in command.candidates}
+        moved = [each for node in self.fleet.nodes if node.name in gone for each in node.pods]
+        self.fleet.nodes = [node for node in self.fleet.nodes if node.name not in gone]
+        for claim in command.replacements:
+            self.fleet.add(self._kind(claim.types[0]))
+        left = self._schedule([self._anew(each) for each in largest_first(moved)])
+        while left:
+            plan = simulate(Question(left, [node.place() for node in self.fleet.nodes], self.fleet.pools))
+            for claim in plan.claims:
+                self.bought.append(claim.types[0])
+                self.fleet.add(self._kind(claim.types[0]))
+            left = self._schedule(left)
+
+    def _schedule(self, pods: Iterable[Object]) -> list[Object]:
+        """One after the other, as they come; those that are left."""
+        home = Home(self._shapes, lambda name: crc32(name.encode()))
+        nodes = {node.name: node for node in self.fleet.nodes}
+        for node in nodes.values():
+            home.see_node(node.name, _object(node))
+            for there in node.pods:
+                home.see_pod(("default", there["metadata"]["name"]), there)
+        left = []
+        for each in pods:
+            home.see_pod(("default", each["metadata"]["name"]), each)
+            binds = [bind for bind in home.choose(1) if bind.pod.key[1] == each["metadata"]["name"]]
+            if binds:
+                self.fleet.bind(each, nodes[binds[0].node])
+            else:
+                left.append(each)
+        return left
+
+    def _anew(self, old: Object) -> Object:
+        """What a ReplicaSet makes in its place."""
+        number = next(self._numbers)
+        spec = {key: value for key, value in old["spec"].items() if key != "nodeName"}
+        return {**old, "metadata": {**old["metadata"], "name": f"r{number}", "uid": f"r-{number}"}, "spec": spec}
+
+    def _kind(self, name: str) -> InstanceType:
+        return TYPES[name]
+
+
+def _object(node: Node) -> Object:
+    status = {"allocatable": quantities(node.kind.allocatable)}
+    return {"metadata": {"name": node.name, "labels": node.labels}, "spec": {}, "status": status}

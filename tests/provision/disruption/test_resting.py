@@ -1,0 +1,113 @@
+"""Pods of several sizes: the scheduler places them in its own way, and the fleet comes to rest all the same, at a price
+near the least possible."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from shoal.provision.disruption.consolidation import single
+from shoal.provision.disruption.hopes import FIRST_PAUSE, LONGEST_PAUSE, Hopes
+from shoal.provision.disruption.model import Settings
+from shoal.provision.disruption.outcome import placed, room_of
+from shoal.provision.settings import KARPENTER
+from tests.provision.catalogue import kind, pod, pool
+from tests.provision.disruption.fleet import Fleet, every, names
+from tests.provision.disruption.scheduled import TYPES, Scheduled
+
+MIXED = {("500m", "1Gi"): 25, ("1", "3Gi"): 15, ("1500m", "10Gi"): 10}
+BOUND = 42.5 * 0.048
+"""They ask for 4 GiB for each CPU in all, and so much of it is nowhere cheaper."""
+
+
+@pytest.mark.parametrize("seed", [1, 5])
+def test_pods_of_several_sizes_come_to_rest_near_the_bound(seed: int) -> None:
+    dice = random.Random(seed)
+    types = [name for name in TYPES if name.startswith("general") or name.endswith("16")]
+    given = Scheduled()
+    given.scatter(MIXED, [dice.choice(types) for _ in range(36)], seed)
+    before = given.fleet.cost
+    commands = given.rest(most=40)
+    assert sum(len(node.pods) for node in given.fleet.nodes) == sum(MIXED.values())
+    assert given.bought == [], "what was foreseen is what the scheduler did"
+    assert given.fleet.cost == pytest.approx(before - sum(each.savings for each in commands))
+    assert given.fleet.cost <= 1.05 * BOUND
+
+
+def test_pods_of_one_size_need_nothing_but_the_bound() -> None:
+    given = Scheduled()
+    given.scatter({("1", "2Gi"): 32}, ["general-16"] * 12 + ["compute-16"] * 8, seed=3)
+    given.rest(most=20)
+    assert given.bought == []
+    assert given.fleet.cost == pytest.approx(32 * 0.0425)
+
+
+def crossed() -> Fleet:
+    """The rule takes nodes by name, and all fits. The scheduler puts the first pod on the roomier node, where the
+    second one would have to go."""
+    wide, flat, tiny = kind("wide", 2, "8Gi", 0.2), kind("flat", 4, "8Gi", 0.2), kind("tiny", 2, "8Gi", 0.1)
+    fleet = Fleet(pool(types=(wide, flat, tiny), disruption=every()))
+    kept = {"karpenter.sh/do-not-disrupt": "true"}
+    fleet.add(flat, [pod("3", "6Gi")], name="a", claim_annotations=kept)
+    fleet.add(wide, [pod("1", "1Gi")], name="b", claim_annotations=kept)
+    fleet.add(tiny, [pod("1", "1Gi"), pod("900m", "6Gi")], name="c")
+    return fleet
+
+
+def test_a_plan_that_the_scheduler_would_not_find_is_no_plan() -> None:
+    fleet = crossed()
+    snapshot = fleet.snapshot()
+    assert names(single(snapshot, Settings(planner=KARPENTER)).command) == ["c"]
+    found = single(snapshot, Settings())
+    assert found.command is None
+    assert "Not all pods would find the room that was planned for them" in [note.message for note in found.notes]
+    places = [place for place in snapshot.question.places if place.name != "c"]
+    went, left = placed(fleet.nodes[2].pods, map(room_of, places))
+    assert list(went.values()) == ["b"]
+    assert [each["spec"]["containers"][0]["resources"]["requests"]["cpu"] for each in left] == ["900m"]
+
+
+def test_what_has_to_be_bought_besides_is_taken_off_what_is_saved() -> None:
+    fleet = crossed()
+    dear = replace(fleet.nodes[2], kind=kind("tiny", 2, "8Gi", 0.5))
+    fleet.nodes[2] = dear
+    fleet.priced(lambda each: 0.5 if each.name == "tiny" else 0.2)
+    found = single(fleet.snapshot(), Settings()).command
+    assert found is not None
+    assert names(found) == ["c"]
+    assert found.spill == pytest.approx(0.2)
+    assert found.savings == pytest.approx(0.3)
+
+
+def test_commands_that_came_to_nothing_are_followed_by_longer_and_longer_pauses() -> None:
+    hopes = Hopes()
+    hopes.begun(2.0, 50, 0.1, ["a", "b"])
+    hopes.expect(["c"])
+    assert not hopes.are_disturbed(["a", "b", "c"])
+    assert hopes.are_disturbed(["a", "c", "bought"])
+    assert hopes.judge(2.0, 50)
+    assert hopes.failed() == FIRST_PAUSE
+    # Down, but only to where it was before: that is no reason to try more often.
+    hopes.begun(2.1, 50, 0.1, [])
+    assert not hopes.judge(2.0, 50)
+    hopes.begun(2.0, 50, 0.1, [])
+    assert hopes.judge(2.1, 50)
+    assert hopes.failed() == 2 * FIRST_PAUSE
+    hopes.begun(2.1, 50, 0.3, [])
+    assert not hopes.judge(1.9, 50)
+    assert hopes.failures == 0
+    for _ in range(20):
+        longest = hopes.failed()
+    assert longest == LONGEST_PAUSE
+
+
+def test_commands_are_judged_together_and_only_for_the_pods_they_were_for() -> None:
+    hopes = Hopes()
+    hopes.begun(3.0, 50, 0.4, [])
+    hopes.begun(2.6, 50, 0.4, [])
+    assert hopes.judge(2.7, 50), "one of both was undone"
+    hopes.begun(3.0, 50, 0.4, [])
+    assert not hopes.judge(3.5, 60), "more pods came"
+    assert not hopes.judge(9.9, 60), "nothing is hoped for"
