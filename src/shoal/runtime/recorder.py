@@ -30,6 +30,8 @@ REMEMBERED = 4096
 AT_ONCE = 32
 BURST, PER_SECOND = 1000.0, 100.0
 """Events in all: so many at once, and then so many a second."""
+QUIET = (100.0, 20.0)
+"""The same where what is told can wait: a fleet that is built at once is not to be held up by its story."""
 OBJECT_BURST, REFILL_SECONDS = 25, 300.0
 """Events about one object: so many at once, and then one each so many seconds."""
 LONGEST_MESSAGE = 1024
@@ -70,15 +72,18 @@ class Happening(NamedTuple):
 class Recorder:
     """Has to run like the loops that use it. `at` gives the client of a cluster."""
 
-    def __init__(self, at: Callable[[str], Client], clock: Clock) -> None:
+    def __init__(
+        self, at: Callable[[str], Client], clock: Clock, pace: tuple[float, float] = (BURST, PER_SECOND)
+    ) -> None:
         self._at, self._clock = at, clock
+        self._burst, self._per_second = pace
         self._waiting: deque[Happening] = deque(maxlen=WAITING)
         self._ready = asyncio.Event()
         self._told: OrderedDict[tuple[str, ...], tuple[str, int]] = OrderedDict()
         """The name of the event that tells of it, and how often it was so."""
         self._budgets: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
         """Events left and when that was counted, by cluster and uid."""
-        self._left, self._counted = BURST, clock.monotonic()
+        self._left, self._counted = self._burst, clock.monotonic()
         self._last = 0
 
     def record(
@@ -125,10 +130,10 @@ class Recorder:
 
     async def _pace(self, number: int) -> None:
         now = self._clock.monotonic()
-        self._left = min(self._left + (now - self._counted) * PER_SECOND, BURST) - number
+        self._left = min(self._left + (now - self._counted) * self._per_second, self._burst) - number
         self._counted = now
         if self._left < 0:
-            await self._clock.sleep(-self._left / PER_SECOND)
+            await self._clock.sleep(-self._left / self._per_second)
 
     async def _tell(self, same: tuple[str, ...], one: Happening, times: int) -> None:
         name, before = self._told.pop(same, ("", 0))

@@ -29,7 +29,7 @@ from shoal.placement.telling import about, placed
 from shoal.runtime.dependents import Dependents
 from shoal.runtime.loop import Later, Loop
 from shoal.runtime.ownwrites import OwnWrites
-from shoal.runtime.recorder import NORMAL, Recorder
+from shoal.runtime.recorder import NORMAL, QUIET, Recorder
 
 Object = dict[str, Any]
 Task = tuple[str, Key]
@@ -126,7 +126,7 @@ class Splitter:
         self.loop: Loop[Task] = Loop("splitter", clock, self.reconcile, WORKERS)
         for kind in (NEGOTIATED, DEFINITIONS):
             self.loop.sources.append(Reflector(self._client, kind, clock, self._lesson).run)
-        self._recorder = Recorder(lambda _: self._client, clock)
+        self._recorder = Recorder(lambda _: self._client, clock, QUIET)
         self.loop.sources += [self._clusters.run, self._placements.run, self._follow, self._recorder.run]
 
     def _lesson(self, key: Key, obj: Object | None) -> None:

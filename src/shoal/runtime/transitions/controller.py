@@ -12,23 +12,26 @@ from typing import Any
 from shoal.client.reflector import Key, Reflector
 from shoal.client.requests import Client, Kind
 from shoal.clock import Clock
-from shoal.runtime.recorder import Recorder, Source
+from shoal.runtime.recorder import QUIET, Recorder, Source
 from shoal.runtime.transitions.decide import UNKNOWN, State, Telling, said_of, state_of
 
 Object = dict[str, Any]
 
 UNSERVED_SECONDS = 30.0
 """Between looks at a kind that is not served yet."""
+MOST_STATES = 10_000
 
 
 class Transitions:
     def __init__(self, name: str, client: Client, clock: Clock, told: list[tuple[Kind, Source, Telling]]) -> None:
         self.name = name
-        self._recorder = Recorder(lambda _: client, clock)
-        self._states: dict[tuple[str, Key], State] = {}
+        self._recorder = Recorder(lambda _: client, clock, QUIET)
+        self._alike: dict[State, State] = {}
+        """Most objects are in one of few states: each is held once."""
         self._reflectors = []
         for kind, source, telling in told:
-            seen = partial(self._seen, source, telling)
+            states: dict[Key, State] = {}
+            seen = partial(self._seen, source, telling, states)
             self._reflectors.append(Reflector(client, kind, clock, seen, unserved=UNSERVED_SECONDS, shared=True))
 
     async def run(self) -> None:
@@ -37,14 +40,20 @@ class Transitions:
             for reflector in self._reflectors:
                 group.create_task(reflector.run())
 
-    def _seen(self, source: Source, telling: Telling, key: Key, obj: Object | None) -> None:
-        about = (source.kind, key)
-        before = self._states.pop(about, None)
+    def _seen(self, source: Source, telling: Telling, states: dict[Key, State], key: Key, obj: Object | None) -> None:
+        before = states.pop(key, None)
         if obj is None:
             return
-        now = self._states[about] = state_of(obj, telling)
+        now = states[key] = self._shared(state_of(obj, telling))
+        if before is now:
+            return
         if before is None:
             # Its status is empty when it is made; one that has a long story is one that was there.
             before = now if now.conditions or now.phase else UNKNOWN
         for said in said_of(before, now, telling):
             self._recorder.record(source, "", obj, said.type, said.reason, said.message)
+
+    def _shared(self, state: State) -> State:
+        if len(self._alike) > MOST_STATES:
+            self._alike.clear()
+        return self._alike.setdefault(state, state)

@@ -31,8 +31,8 @@ class Telling:
 class State(NamedTuple):
     phase: str
     place: str
-    conditions: dict[str, tuple[str, str, str]]
-    """Status, reason and message by type."""
+    conditions: tuple[tuple[str, str, str, str], ...]
+    """Type, status, reason and message of each."""
 
 
 class Said(NamedTuple):
@@ -41,15 +41,15 @@ class Said(NamedTuple):
     message: str
 
 
-UNKNOWN = State("", "", {})
+UNKNOWN = State("", "", ())
 
 
 def state_of(obj: Object, telling: Telling) -> State:
     status = obj.get("status") or {}
-    found = {
-        str(each["type"]): (str(each.get("status")), str(each.get("reason") or ""), str(each.get("message") or ""))
+    found = tuple(
+        (str(each["type"]), str(each.get("status")), str(each.get("reason") or ""), str(each.get("message") or ""))
         for each in status.get("conditions") or ()
-    }
+    )
     return State(str(status.get("phase") or ""), str(status.get(telling.place) or "") if telling.place else "", found)
 
 
@@ -57,8 +57,9 @@ def said_of(before: State, now: State, telling: Telling) -> Iterator[Said]:
     if now.place != before.place:
         moved = f"from {before.place} to {now.place}" if before.place and now.place else now.place or before.place
         yield Said(NORMAL, "Assigned" if now.place else "Unassigned", f"{telling.place}: {moved}")
-    for type_, (status, reason, message) in now.conditions.items():
-        was, because, text = before.conditions.get(type_, ("", "", ""))
+    earlier = {type_: rest for type_, *rest in before.conditions}
+    for type_, status, reason, message in now.conditions:
+        was, because, text = earlier.get(type_, ("", "", ""))
         if (was, because, text) == (status, reason, message):
             continue
         worse = was == "True" != status and type_ not in telling.alarming
