@@ -201,6 +201,12 @@ CASES: dict[str, tuple[Callable[[Files], list[str]], int, str, str]] = {
     ),
     "no folder": (lambda _: ["reset", "--data-dir", "/nonexistent/x"], 1, "there is no data directory", "shoal reset"),
     "no log": (lambda _: ["logs", "worker-9"], 1, "there is no log worker-9", "there are none in"),
+    "no duration": (
+        lambda _: ["hub", "--shutdown-delay-duration", "soon"],
+        2,
+        "Invalid value for '--shutdown-delay-duration': soon: give a duration such as 10s or 1m30s",
+        "shoal hub --help",
+    ),
     "no place": (
         lambda _: ["up", "--listen", "here"],
         2,

@@ -25,7 +25,7 @@ def run(directory: Path, plant: Plant) -> list[Problem]:
             place = Place([("127.0.0.1", server.port)], server.token, server.context)
             load = Load(place, workers=10, followers=2, keys=4, pause=0.0)
             load.start()
-            load.more(800)
+            load.more(500)
             return load.end()
         finally:
             server.stop()
