@@ -15,7 +15,8 @@ import pytest
 
 from shoal.assemble.tracing import Exporter
 from shoal.telemetry import otlp, tracing
-from tests.serving import HANG, Server
+from tests.isolation.people import MANAGED, Hub
+from tests.serving import HANG, Cluster, Server
 from tests.sync.world import World, deployment
 
 TRACE, CLIENT_SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -135,6 +136,30 @@ def test_an_apply_to_a_synced_deployment_is_one_trace(traced_world: World, recei
 
     assert {roots_of(span) for span in spans} == {first["spanId"]}, "every span has its cause in the trace"
     assert all(int(span["startTimeUnixNano"]) <= int(span["endTimeUnixNano"]) for span in spans)
+
+
+def test_a_managed_cluster_is_one_trace_from_the_hub_to_its_nodes(receiver: Receiver, tmp_path: Path) -> None:
+    """Hub and worker are two servers with two stores: the trace goes with the watch from one to the other."""
+    tracing.export_to(receiver.url, "shoal-test")
+    try:
+        assert tracing.tracer is not None
+        hub = Hub(tmp_path / "data")
+        exporter = Exporter(tracing.tracer, receiver.url)
+        running = asyncio.run_coroutine_threadsafe(exporter.run(), hub.loop)
+        root = Cluster(hub, "root")
+        kind = {"apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "ManagedCluster"}
+        body = {**kind, "metadata": {"name": "east"}, "spec": {"nodes": 1}}
+        root.request("POST", MANAGED, body, traceparent=TRACEPARENT).ok()
+        wanted = {"fleet-scheduler", "fleet-subscriber", "fleet-hosting", "capi-machines", "simulated-nodes"}
+        wanted |= {"fleet-reporter", "registration"}
+        spans = receiver.until(lambda found: wanted <= {span["scope"] for span in found})
+        assert {span["traceId"] for span in spans} == {TRACE}
+        running.cancel()
+        hub.call(exporter.close())
+        root.close()
+        hub.stop()
+    finally:
+        tracing.stop()
 
 
 def test_what_nobody_asked_for_is_not_traced(traced_world: World, receiver: Receiver) -> None:

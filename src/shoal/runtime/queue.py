@@ -51,8 +51,9 @@ class WorkQueue(Generic[K]):
             self._traces[key] = context
 
     def trace(self, key: K) -> tracing.Context | None:
-        """Of a key that was taken."""
-        return self._traces.pop(key, None)
+        """Of a key that was taken, if it is still followed."""
+        found = self._traces.pop(key, None)
+        return found if found is not None and tracing.is_followed(found) else None
 
     def add_after(self, key: K, seconds: float) -> None:
         self._add_at(key, self._clock.monotonic() + seconds)

@@ -115,7 +115,11 @@ def stop() -> None:
 def following() -> Context | None:
     """The span this task is in, if it is still followed."""
     found = current.get()
-    return found if found is not None and found.until > time.monotonic() else None
+    return found if found is not None and is_followed(found) else None
+
+
+def is_followed(context: Context) -> bool:
+    return context.until > time.monotonic()
 
 
 def parsed(traceparent: str) -> Context | None:

@@ -24,6 +24,7 @@ from shoal.fleet.scheduler.waiting import WaitingRoom
 from shoal.kinds import fleet
 from shoal.objects.errors import NotFound, StatusError
 from shoal.runtime.loop import Later, Loop
+from shoal.telemetry import tracing
 
 Object = dict[str, Any]
 
@@ -59,6 +60,8 @@ class Scheduler:
         before = self._ledger.records.get(key)
         was = (before.bound, before.coming) if before is not None else ("", "")
         record = self._ledger.note_managed(key, obj)
+        if tracing.tracer is not None:
+            self.bindings.queue.follow(key, tracing.following())  # it is placed later, beside others
         now = (record.bound, record.coming) if record is not None else ("", "")
         if was != now or now[1]:  # room for one that comes was taken before it was written
             self.capacity.look_at(*was, *now)
