@@ -87,6 +87,7 @@ def test_metrics_are_served(server: Server) -> None:
         r'workqueue_adds_total\{name="namespaces"\} \d+',
         r'workqueue_depth\{name="namespaces"\} \d+',
         r'workqueue_queue_duration_seconds_count\{name="serviceaccounts"\} \d+',
+        r'apiserver_storage_size_bytes\{storage_cluster_id="sqlite"\} [1-9]\d*',
         r"process_cpu_seconds_total [\d.]+",
         r"shoal_store_revision \d+",
     ):

@@ -8,6 +8,7 @@ import os
 import secrets
 import socket
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from shoal.apiserver.audit import AuditSettings as AuditSettings
@@ -33,6 +34,7 @@ from shoal.fleet.tunnel import Tunnels
 from shoal.fleet.worker.fence.fence import Fence, since_boot
 from shoal.fleet.worker.moving import Moves
 from shoal.store.gated import GatedStore
+from shoal.store.sqlite.file import FILE_NAME
 from shoal.sync.loops import SyncSettings
 
 LINGER_SECONDS = 2.0
@@ -138,6 +140,9 @@ class Shoal:
         write_private(directory.path / "kubeconfig", kubeconfig(server.url, server.authority.certificate, token))
         holder = f"{socket.gethostname()}_{secrets.token_hex(4)}" if opened.shared else ""
         processes = _processes(directory, server, loops, settings) if settings.worker_processes else None
+        if settings.store.kind == "sqlite":
+            size = "apiserver_storage_size_bytes", "The store on disk, what is still to be merged included."
+            server.metrics.gauge(*size, partial(_on_disk, directory.path), 'storage_cluster_id="sqlite"')
         loops.start(
             server.transport(),
             server.authority,
@@ -189,6 +194,10 @@ def _deaf(error: BaseException) -> str:
     if error.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL) or (of_binding and error.errno > 0):
         return os.strerror(error.errno).lower()
     return words.partition(" (while")[0].lower() if of_binding else ""
+
+
+def _on_disk(directory: Path) -> float:
+    return float(sum(file.stat().st_size for file in directory.glob(f"{FILE_NAME}*")))
 
 
 def _processes(directory: DataDir, server: ApiServer, loops: Loops, settings: UpSettings) -> WorkerProcesses:
