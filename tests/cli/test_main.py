@@ -24,7 +24,18 @@ ROOT_GROUP = "rbac.authorization.k8s.io"
 
 # --- what help loads ---
 
-HEAVY = ("aiohttp", "grpc", "highspy", "nats", "numpy", "shoal.apiserver.core", "shoal.controlplane", "uvloop")
+HEAVY = (
+    "aiohttp",
+    "asyncio",
+    "grpc",
+    "highspy",
+    "nats",
+    "numpy",
+    "shoal.apiserver.core",
+    "shoal.controlplane",
+    "ssl",
+    "uvloop",
+)
 LOOK = f"""
 import importlib, sys
 from shoal.cli.main import COMMANDS

@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import fcntl
 import os
-import secrets
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -68,7 +66,7 @@ class DataDir:
     def admin_token(self) -> str:
         file = self.path / "admin-token"
         if not file.exists():
-            write_private(file, secrets.token_urlsafe(32) + "\n")
+            write_private(file, base64.urlsafe_b64encode(os.urandom(32)).decode().rstrip("=") + "\n")
         return file.read_text().strip()
 
     def port(self, asked: int) -> int:
@@ -86,7 +84,7 @@ class DataDir:
 
 def write_private(path: Path, text: str) -> None:
     """Whole or not at all, readable by the owner only."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(text)
@@ -119,6 +117,8 @@ users:
 
 def host_names() -> list[str]:
     """What the serving certificate is for, besides the address listened on."""
+    import socket  # noqa: PLC0415  every command loads this module, and only servers need that one
+
     names = ["localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc"]
     host = socket.gethostname()
     return [*names, "kubernetes.default.svc.cluster.local", *([host] if host else [])]

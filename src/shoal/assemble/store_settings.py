@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from shoal.store.backup.snapshot import OpenSnapshot
-from shoal.store.interface import Store
+if TYPE_CHECKING:  # a store brings the event loop with it, which the help of a command does not need
+    from shoal.store.backup.snapshot import OpenSnapshot
+    from shoal.store.interface import Store
 
 SECRETS = ("core/secrets",)
 

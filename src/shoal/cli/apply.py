@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
 from pathlib import Path
@@ -115,6 +114,8 @@ class Applying:
         return kind, found
 
     async def _kind(self, obj: Object) -> Served:
+        import asyncio  # noqa: PLC0415  the event loop runs by now; help has none
+
         found = of_object(self._kinds, obj)
         group = str(obj.get("apiVersion") or "").rpartition("/")[0]
         awaited = not self._dry and (group, obj["kind"]) in self._defined

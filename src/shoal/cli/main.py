@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import errno
 import importlib
 import os
@@ -127,6 +126,8 @@ def _meant(typed_at: str) -> str:
     word = next((each for each in sys.argv[1:] if not each.startswith("-")), "")
     if word in COMMANDS or " " in typed_at.removeprefix("kubectl "):
         return ""
+    import difflib  # noqa: PLC0415  for who has mistyped only
+
     near = difflib.get_close_matches(word, COMMANDS, 1, ALIKE)
     return f"{typed_at} {near[0]}" if near else ""
 

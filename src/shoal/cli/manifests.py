@@ -9,7 +9,6 @@ from typing import Any
 
 from shoal.cli.asking import AskingError
 from shoal.objects.errors import BadRequest
-from shoal.objects.yaml_read import loads_all
 
 Object = dict[str, Any]
 ENDINGS = (".json", ".yaml", ".yml")
@@ -22,6 +21,8 @@ def read_all(filenames: Iterable[str], *, recursive: bool = False) -> list[Objec
 
 def read(filename: str) -> list[Object]:
     """`-` is standard input."""
+    from shoal.objects.yaml_read import loads_all  # noqa: PLC0415  help reads nothing
+
     if filename.startswith(("http://", "https://")):
         raise AskingError(f"{filename} is not a file", f"curl -sSf {filename} | shoal apply -f -")
     try:

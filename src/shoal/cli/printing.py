@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
-import orjson
-import yaml
 
 
 def output_option(*own: str, wide: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -25,9 +23,15 @@ def tell(found: object, lines: Iterable[str], output: str) -> None:
 
 
 def as_text(found: object, output: str) -> str:
+    import orjson  # noqa: PLC0415  help prints neither
+
     text = orjson.dumps(found, option=orjson.OPT_INDENT_2).decode()
+    if output == "json":
+        return text
+    import yaml  # noqa: PLC0415
+
     # By way of JSON: YAML then has what JSON would have, and nothing of Python's own.
-    return text if output == "json" else yaml.safe_dump(orjson.loads(text), sort_keys=False).rstrip("\n")
+    return str(yaml.safe_dump(orjson.loads(text), sort_keys=False)).rstrip("\n")
 
 
 def table(lines: list[list[str]]) -> list[str]:

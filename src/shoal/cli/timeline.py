@@ -5,7 +5,6 @@ Events go an hour after they were last written; conditions and errors of the sta
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -95,6 +94,7 @@ async def _look(client: Client, sources: list[_Source]) -> list[Entry]:
 
 async def _follow(client: Client, sources: list[_Source], known: set[Entry], say: Callable[[Entry], None]) -> None:
     """Until one of the watches ends."""
+    import asyncio  # noqa: PLC0415  the event loop runs by now; help has none
 
     async def one(source: _Source) -> None:
         query = {"fieldSelector": source.fields, "resourceVersion": source.revision}

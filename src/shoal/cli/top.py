@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import sys
 import time
@@ -55,6 +54,8 @@ async def _one_look(client: Client) -> Fleet:
 async def follow(client: Client, interval: float) -> None:
     """Where nobody sees it as a screen, each look is printed after the other. A hub that was there once may go and
     come back; one that never was is an error."""
+    import asyncio  # noqa: PLC0415
+
     from shoal.assemble.top import Top  # noqa: PLC0415
 
     top, screen = Top(client), sys.stdout.isatty()

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import base64
-import ssl
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
-
-import yaml
 
 from shoal.client.requests import Client
 from shoal.client.transport import Endpoint
 from shoal.objects.errors import ShoalError
+
+if TYPE_CHECKING:
+    import ssl
 
 Object = dict[str, Any]
 
@@ -40,6 +39,9 @@ def load_endpoint(path: Path, context: str = "") -> Endpoint:
 
 
 def parse(text: str, where: str) -> Object:
+    # Commands load this module for their help, too, and that reads no file.
+    import yaml  # noqa: PLC0415
+
     try:
         config = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError as error:
@@ -119,6 +121,9 @@ def _is_https(server: str) -> bool:
 
 
 def _tls(cluster: Object, user: Object, files: _Files, authority: str) -> ssl.SSLContext:
+    import ssl  # noqa: PLC0415
+    import tempfile  # noqa: PLC0415
+
     trusted = ssl.create_default_context(cadata=authority or None)
     if cluster.get("insecure-skip-tls-verify"):
         trusted.check_hostname = False

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from shoal.objects.errors import ShoalError
+
+if TYPE_CHECKING:  # help of commands that ask a hub needs none
+    import ssl
 
 
 class Unreachable(ShoalError):
