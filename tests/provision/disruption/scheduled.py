@@ -11,7 +11,6 @@ from zlib import crc32
 from shoal.controlplane.scheduler.home import Home
 from shoal.controlplane.scheduler.shape import Shapes
 from shoal.fit.resources import fits, pod_requests, quantities
-from shoal.provision.cloudprovider import InstanceType
 from shoal.provision.disruption.decide import decide
 from shoal.provision.disruption.model import Command, Settings
 from shoal.provision.pods import largest_first
@@ -41,8 +40,8 @@ class Scheduled:
     def scatter(self, replicas: Mapping[Shape, int], types: Iterable[str], seed: int) -> None:
         """What a large fleet looks like when most of its pods have left."""
         dice = random.Random(seed)
-        nodes = [self.fleet.add(TYPES[name]) for name in types]
-        pods = [pod(*shape) for shape, count in replicas.items() for _ in range(count)]
+        nodes = [self._add(name) for name in types]
+        pods = [self._anew(pod(*shape)) for shape, count in replicas.items() for _ in range(count)]
         dice.shuffle(pods)
         for each in pods:
             fitting = [node for node in nodes if fits(pod_requests(each), node.free)]
@@ -63,13 +62,13 @@ class Scheduled:
         moved = [each for node in self.fleet.nodes if node.name in gone for each in node.pods]
         self.fleet.nodes = [node for node in self.fleet.nodes if node.name not in gone]
         for claim in command.replacements:
-            self.fleet.add(self._kind(claim.types[0]))
+            self._add(claim.types[0])
         left = self._schedule([self._anew(each) for each in largest_first(moved)])
         while left:
             plan = simulate(Question(left, [node.place() for node in self.fleet.nodes], self.fleet.pools))
             for claim in plan.claims:
                 self.bought.append(claim.types[0])
-                self.fleet.add(self._kind(claim.types[0]))
+                self._add(claim.types[0])
             left = self._schedule(left)
 
     def _schedule(self, pods: Iterable[Object]) -> list[Object]:
@@ -94,10 +93,11 @@ class Scheduled:
         """What a ReplicaSet makes in its place."""
         number = next(self._numbers)
         spec = {key: value for key, value in old["spec"].items() if key != "nodeName"}
-        return {**old, "metadata": {**old["metadata"], "name": f"r{number}", "uid": f"r-{number}"}, "spec": spec}
+        return {**old, "metadata": {**old["metadata"], "name": f"r{number:04}", "uid": f"r-{number:04}"}, "spec": spec}
 
-    def _kind(self, name: str) -> InstanceType:
-        return TYPES[name]
+    def _add(self, type_: str) -> Node:
+        """Names and uids are the same in every run: ties are broken by them."""
+        return self.fleet.add(TYPES[type_], name=f"n{next(self._numbers):04}")
 
 
 def _object(node: Node) -> Object:
