@@ -6,9 +6,9 @@ from typing import Any
 
 from shoal.capi.telling import ABOUT_MACHINES
 from shoal.fleet.telling import ABOUT_MANAGED
+from shoal.placement.splitter.events import ABOUT as ABOUT_PLACEMENTS
+from shoal.placement.splitter.events import placed
 from shoal.placement.splitter.outcome import Split
-from shoal.placement.telling import ABOUT as ABOUT_PLACEMENTS
-from shoal.placement.telling import placed
 from shoal.runtime.transitions.decide import NORMAL, WARNING, Said, Telling, said_of, state_of
 from shoal.sync.events import ABOUT_CLUSTERS
 from tests.serving import Cluster, Server

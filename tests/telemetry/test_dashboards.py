@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+import shoal.apiserver.webhooks.metrics
 import shoal.client.metrics
 import shoal.controlplane.scheduler.metrics
 import shoal.fleet.metrics
@@ -26,6 +27,7 @@ ALERTS = [rule for group in yaml.safe_load((ROOT / "deploy/prometheus/rules.yaml
           for rule in group["rules"]]  # fmt: skip
 FUNCTIONS = {"sum", "avg", "max", "rate", "topk", "histogram_quantile", "by", "label_values"}
 PARTS = [
+    *shoal.apiserver.webhooks.metrics._ALL,
     *shoal.client.metrics._ALL,
     *shoal.controlplane.scheduler.metrics._ALL,
     *shoal.fleet.metrics._ALL,

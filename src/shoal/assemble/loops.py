@@ -35,7 +35,7 @@ from shoal.fleet.loops import WATCH, fleet_hub_loops, supervisor_loops
 from shoal.fleet.processes.interface import Processes
 from shoal.fleet.worker.fence.fence import since_boot
 from shoal.placement.splitter.controller import splitter_loops
-from shoal.placement.telling import placement_events
+from shoal.placement.splitter.events import placement_events
 from shoal.provision.loops import provision_loops
 from shoal.runtime.lease import Lease
 from shoal.sync.connecting import Connect

@@ -45,6 +45,7 @@ from shoal.apiserver.rotation import Rotation
 from shoal.apiserver.sleep import IDLE_SECONDS, Sleep
 from shoal.apiserver.syncers import CachedMeant
 from shoal.apiserver.tokens import TokenSigner, signing_key
+from shoal.apiserver.webhooks import metrics as webhook_metrics
 from shoal.apiserver.webhooks.calling import Poster
 from shoal.apiserver.webhooks.configurations import Webhooks
 from shoal.apiserver.workers import CachedHoldings
@@ -84,6 +85,8 @@ class ServerSettings:
     """Who has connected before the server stops, and not asked yet, may do so for this long."""
     idle_seconds: float = IDLE_SECONDS
     """After which a logical cluster that is asked nothing sleeps."""
+    bare_certificates: bool = False
+    """Whether client certificates that name no logical cluster are of users of root."""
     routes: RoutesOf = no_routes
     """What is served beside the Kubernetes API."""
 
@@ -137,6 +140,7 @@ class ApiServer:
         nonresource.ready_checks["shutdown"] = server.stopping
         metrics.also(Readings(core.cache).render)
         metrics.also(process_metrics)
+        metrics.also(webhook_metrics.render)
         inflight = "apiserver_current_inflight_requests", "Requests that wait for the store."
         metrics.gauge(*inflight, lambda: app.writes_under_way, 'request_kind="mutating"')
         metrics.gauge(*inflight, lambda: app.reads_under_way, 'request_kind="readOnly"')
@@ -238,6 +242,7 @@ async def make_core(settings: ServerSettings, store: Store, clock: Clock, addres
     clusters.on_gone(authorizer.forget)
     webhooks = Webhooks(cache, _posting)
     clusters.on_gone(webhooks.forget)
+    clusters.on_gone(webhook_metrics.forget)
     policies = Policies(cache)
     clusters.on_gone(policies.forget)
     flows = Flows(cache)
@@ -251,6 +256,7 @@ async def make_core(settings: ServerSettings, store: Store, clock: Clock, addres
             service_accounts=ServiceAccountTokens(signer, uid_of, clock.now),
             others=BootstrapTokens(cache, clock.now).user,
             uid_of=lambda name: found.uid if (found := clusters.get(name)) is not None else None,
+            bare_certificates=settings.bare_certificates,
         ),
         authorizer=authorizer,
         tokens=signer,

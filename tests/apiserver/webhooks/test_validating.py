@@ -123,3 +123,17 @@ def test_other_clusters_have_nothing_to_do_with_it(hooks: Hooks) -> None:
     other.post(CONFIG_MAPS, config_map("a")).ok()
     other.close()
     assert hooks.asked("no") == []
+
+
+def test_calls_are_timed_and_told_to_their_cluster_alone(hooks: Hooks) -> None:
+    hooks.register("validating", hooks.hook("timed", deny(message="no", code=403, reason="Forbidden")))
+    assert hooks.cluster.post(CONFIG_MAPS, config_map("timed", {})).status == 403
+    name = "apiserver_admission_webhook_admission_duration_seconds_count"
+    mine = hooks.cluster.get("/metrics").body.decode()
+    [line] = [each for each in mine.splitlines() if each.startswith(name) and 'operation="CREATE"' in each]
+    assert 'type="validating"' in line
+    assert 'rejected="true"' in line
+    assert line.endswith(" 1")
+    other = fresh_cluster(hooks.cluster.server)
+    assert name not in other.get("/metrics").body.decode()
+    other.close()

@@ -22,6 +22,7 @@ from shoal.apiserver.core import Call, Core
 from shoal.apiserver.deadline import seconds_for
 from shoal.apiserver.policies.configurations import NOBODY as NO_POLICY
 from shoal.apiserver.policies.configurations import Wanted as PolicyWanted
+from shoal.apiserver.webhooks import metrics
 from shoal.apiserver.webhooks import review as words
 from shoal.apiserver.webhooks.calling import CallFailed
 from shoal.apiserver.webhooks.configurations import NOBODY, Invocation, Wanted
@@ -39,6 +40,8 @@ Again = Callable[[Object], None]
 
 MUTATION = "mutation.webhook.admission.k8s.io/"
 VALIDATION = "validating.webhook.admission.k8s.io/"
+ADMIT, VALIDATE = "admit", "validating"
+"""Types of webhooks in metrics, as upstream."""
 
 
 def reviewed(core: Core, call: Call, operation: str, dry_run: bool) -> Review | None:
@@ -162,6 +165,22 @@ class Review(Question):
     async def _asked(
         self, invocation: Invocation, new: Object | None, old: Object | None, mutating: bool
     ) -> list[Object]:
+        """As `_answered`, timed."""
+        now, rejected = self.core.clock.monotonic, True
+        began = now()
+        try:
+            found = await self._answered(invocation, new, old, mutating)
+            rejected = False
+            return found
+        finally:
+            type_ = ADMIT if mutating else VALIDATE
+            metrics.note_call(
+                self.call.target.cluster, invocation.hook.name, type_, self.operation, rejected, now() - began
+            )
+
+    async def _answered(
+        self, invocation: Invocation, new: Object | None, old: Object | None, mutating: bool
+    ) -> list[Object]:
         """The patch of one that agrees. Raises what the others say, and CallFailed."""
         hook, call = invocation.hook, self.call
         if self.dry_run and not hook.harmless:
@@ -235,4 +254,5 @@ class Review(Question):
         if not hook.fails_open:
             raise internal(said)
         log.warning("%s/%s: failing open: %s", self.call.target.cluster, hook.configuration, said)
+        metrics.note_failed_open(self.call.target.cluster, hook.name, ADMIT if sort == MUTATION else VALIDATE)
         self.annotate(f"failed-open.{sort}{place}", hook.name)

@@ -21,11 +21,11 @@ from shoal.objects.ownership import controller_named, is_controlled_by
 from shoal.placement.policy import DEFAULT, Rule, rivals, selects_of
 from shoal.placement.sites import Site, site_of
 from shoal.placement.splitter.decide import Outlooks, looks_at_room, split_in
+from shoal.placement.splitter.events import about, placed
 from shoal.placement.splitter.kinds import DEFINITIONS, NotPlaceable, Placeable, placeable
 from shoal.placement.splitter.outcome import Split
 from shoal.placement.splitter.status import root_status
 from shoal.placement.splitter.telling import Following, told
-from shoal.placement.telling import about, placed
 from shoal.runtime.dependents import Dependents
 from shoal.runtime.loop import Later, Loop
 from shoal.runtime.ownwrites import OwnWrites
