@@ -18,7 +18,7 @@ DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 BUSY = "[1,2,3,4,5,6,7,8,9,10]"
 HEAVY = f"{BUSY}.all(a, {BUSY}.all(b, {BUSY}.all(c, {BUSY}.all(d, {BUSY}.all(e, a + b + c + d + e > 0)))))"
 LOOP = f"{BUSY}.all(f, {HEAVY})"
-"""Costs more than an expression may; what it repeats costs nearly as much."""
+"""Both cost more than an expression may."""
 
 
 @dataclass(frozen=True)

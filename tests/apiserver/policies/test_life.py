@@ -172,3 +172,32 @@ def test_a_dry_run_is_changed_and_refused_too(whole: Cluster) -> None:
     body = config_map("x", {"k": "v"}, labels={"case": "sets"})
     assert whole.post(f"{CONFIG_MAPS}?dryRun=All", body).ok()["data"]["added"] == "true"
     assert whole.get(f"{CONFIG_MAPS}/x").status == 404
+
+
+def test_expressions_that_do_not_fit_their_kinds_are_told_in_the_status(whole: Cluster) -> None:
+    checks = [
+        {"expression": "object.spec.replicas > 'x'", "messageExpression": "string(object.spec.nobody)"},
+        {"expression": "object.metadata.name == 'x' && object.spec.template.spec.containers.all(c, c.image != '')"},
+        {"expression": "variables.n == 'x' || object.spec.strategy.rollingUpdate.maxSurge == 1"},
+    ]
+    spec = {
+        "matchConstraints": {"resourceRules": [rule("deployments", "replicasets", group="apps")]},
+        "variables": [{"name": "n", "expression": "object.spec.replicas"}],
+        "validations": checks,
+    }
+    status = whole.post(POLICIES, {"metadata": {"name": "p"}, "spec": spec}).ok()["status"]
+    assert status["observedGeneration"] == 1
+    found = {each["fieldRef"]: each["warning"] for each in status["typeChecking"]["expressionWarnings"]}
+    told = "ERROR: <input>:1:22: found no matching overload for '_>_' applied to '(int, string)'"
+    told += "\n | object.spec.replicas > 'x'\n | .....................^\n"
+    assert found["spec.validations[0].expression"] == "\n".join(
+        f"apps/v1, Kind={kind}: {told}" for kind in ("Deployment", "ReplicaSet")
+    )
+    assert "undefined field 'nobody'" in found["spec.validations[0].messageExpression"]
+    assert "applied to '(int, string)'" in found["spec.validations[2].expression"]
+    assert "undefined field 'strategy'" in found["spec.validations[2].expression"]
+    assert len(found) == 3
+    status = whole.patch(f"{POLICIES}/p", {"metadata": {"labels": {"a": "b"}}}).ok()["status"]
+    assert len(status["typeChecking"]["expressionWarnings"]) == 3
+    status = whole.patch(f"{POLICIES}/p", {"spec": {"validations": [checks[1]]}}).ok()["status"]
+    assert status == {"observedGeneration": 2, "typeChecking": {}}

@@ -22,6 +22,7 @@ from shoal.apiserver.admission import (
     quotas,
     roles,
     syncers,
+    typechecks,
     volumes,
     workers,
 )
@@ -54,6 +55,8 @@ def admit(core: Core, call: Call, new: Object, old: Object | None) -> None:
         groups.admit_priority(core, call, new, old)
     elif group == EXEMPT and plural in OWN:
         parameters.authorize(core, call, new, old)
+        if (group, plural) == typechecks.RESOURCE:
+            typechecks.observe(core, call, new)
     elif (group, plural) == groups.AUTOSCALERS:
         groups.refuse_autoscaler(call, old)
     elif group == "" and plural in ("pods", "persistentvolumeclaims"):

@@ -1,14 +1,14 @@
 """When admission policies look at a write, and what they make of it: a refusal, a warning, a line in the audit log, a
 changed object. Which they are and in which order is `apiserver.policies`; what one says is `kinds.policies`.
 
-Between expressions others get their turn: a policy may take long, and the server has one thread.
+Between expressions others get their turn where that takes long: the server has one thread.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
@@ -18,9 +18,9 @@ from shoal.apiserver.admission.question import Question
 from shoal.apiserver.admission.shown import Form
 from shoal.apiserver.policies.configurations import Aim, Concerned
 from shoal.apiserver.registry import Resource
-from shoal.apiserver.render import served_object
+from shoal.clock import Clock
 from shoal.kinds.policies import Undecided
-from shoal.objects.errors import Cause, Forbidden, Invalid, NotFound, StatusError, TooLarge, Unauthorized
+from shoal.objects.errors import Cause, Forbidden, Invalid, StatusError, TooLarge, Unauthorized
 
 if TYPE_CHECKING:
     from shoal.kinds.policies.evaluation import Inputs
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 
+LONG = 0.01
+"""Seconds one write may keep all others waiting."""
 FAILURE = "validation.policy.admission.k8s.io/validation_failure"
 _REASONS: dict[str, type[StatusError]] = {
     "Forbidden": Forbidden,
@@ -58,7 +60,7 @@ async def validate(
     for concerned in policies:
         policy = concerned.policy
         annotations: dict[str, list[str]] = {}
-        async for asked in _asked(question, concerned, new, old, form):
+        for asked in await _asked(question, concerned, new, old, form):
             if isinstance(asked, _Broken):
                 if not policy.fails_open:
                     refusals.append((policy, asked.binding, asked.said, ""))
@@ -90,7 +92,9 @@ async def _verdict(
 
     verdict = Verdict()
     inputs = await _inputs(question, shown, params, new, old, form)
-    await _let_others(validated(policy, inputs, verdict))
+    pace = _Pace(question.core.clock)
+    for _ in validated(policy, inputs, verdict):
+        await pace.kept()
     return verdict
 
 
@@ -164,23 +168,27 @@ class Mutating:
             return new, False
         changed = False
         refusals: list[tuple[str, str]] = []
-        for concerned in self._policies:
-            policy = concerned.policy
-            async for asked in _asked(self._question, concerned, new, old, form):
-                if isinstance(asked, _Broken):
-                    if not policy.fails_open:
-                        refusals.append((_denied(policy, asked.binding, asked.said), ""))
+        # Who is asked is settled by the object as it came: what one policy changes does not keep the next away.
+        invocations = [
+            (concerned.policy, asked)
+            for concerned in self._policies
+            for asked in await _asked(self._question, concerned, new, old, form)
+        ]
+        for policy, asked in invocations:
+            if isinstance(asked, _Broken):
+                if not policy.fails_open:
+                    refusals.append((_denied(policy, asked.binding, asked.said), ""))
+                continue
+            for params in asked.params:
+                metadata = (params or {}).get("metadata") or {}
+                key = policy.name, asked.binding.name, f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+                if turn and key not in self._again:
                     continue
-                for params in asked.params:
-                    metadata = (params or {}).get("metadata") or {}
-                    key = policy.name, asked.binding.name, f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
-                    if turn and key not in self._again:
-                        continue
-                    made, wrong = await self._applied(policy, asked.shown, params, new, old, form, key)
-                    if not policy.fails_open:
-                        refusals += [(_denied(policy, asked.binding, said), "Invalid") for said in wrong]
-                    if made is not None:
-                        new, changed = made, True
+                made, wrong = await self._applied(policy, asked.shown, params, new, old, form, key)
+                if not policy.fails_open:
+                    refusals += [(_denied(policy, asked.binding, said), "Invalid") for said in wrong]
+                if made is not None:
+                    new, changed = made, True
         if refusals:
             raise self._refusal(new, old, refusals)
         return new, changed
@@ -211,8 +219,9 @@ class Mutating:
         assert inputs.object is not None
         first = seen = inputs.object
         wrong: list[str] = []
+        pace = _Pace(question.core.clock)
         for kind, expression in compiled.mutations:
-            await asyncio.sleep(0)
+            await pace.kept()
             try:
                 root = shown.model().types.root if form.typed else None
                 made = mutated(kind, expression, compiled.variables, inputs._replace(object=seen), root)
@@ -250,21 +259,21 @@ def _denied(policy: Policy, binding: Binding | None, said: str) -> str:
 
 async def _asked(
     question: Question, concerned: Concerned, new: Object | None, old: Object | None, form: Form
-) -> AsyncIterator[_Asked | _Broken]:
+) -> list[_Asked | _Broken]:
     """The bindings by which a policy looks at the write, each with its parameters; None is the lack of one."""
     policy, core, call = concerned.policy, question.core, question.call
     if new is not None:
         new = form.show(new)
     shown = _meant(question, concerned.aim, new, old)
     if shown is None:
-        return
+        return []
     kind: Resource | None = None
     if policy.param_kind is not None:
         try:
             kind = param_resource(core.clusters.registry(call.cluster), policy.param_kind)
         except Misconfigured as error:
-            yield _Broken(None, f"failed to configure policy: {error}")
-            return
+            return [_Broken(None, f"failed to configure policy: {error}")]
+    found: list[_Asked | _Broken] = []
     namespace = question.namespace(question.name(new, old))
     for binding, aim in concerned.bindings:
         if aim is not None and _meant(question, aim, new, old) is None:
@@ -274,9 +283,10 @@ async def _asked(
             try:
                 params = [*await parameters(core, call.target.cluster, kind, binding.params, namespace)]
             except Misconfigured as error:
-                yield _Broken(binding, f"failed to configure binding: {error}")
+                found.append(_Broken(binding, f"failed to configure binding: {error}"))
                 continue
-        yield _Asked(binding, shown, params)
+        found.append(_Asked(binding, shown, params))
+    return found
 
 
 def _meant(question: Question, aim: Aim, new: Object | None, old: Object | None) -> Resource | None:
@@ -291,21 +301,19 @@ async def _inputs(
     from shoal.kinds.policies.evaluation import Inputs  # noqa: PLC0415
 
     seen, before = await question.seen(shown, new, form), await question.seen(shown, old, form)
-    return Inputs(seen, before, question.request(shown, seen, before), _namespace(question), question.ask, params)
+    request, namespace = question.request(shown, seen, before), question.namespace_object
+    return Inputs(seen, before, request, namespace, question.ask, params)
 
 
-def _namespace(question: Question) -> Object | None:
-    name = "" if question.is_namespace else question.call.namespace
-    if not name:
-        return None
-    kind = question.core.cache.kind("", "namespaces")
-    entry = kind.get(question.call.target.cluster, "", name)
-    resource = question.core.clusters.registry(question.call.cluster).find("", "v1", "namespaces")
-    if entry is None or resource is None:
-        raise NotFound(f'namespaces "{name}" not found', name=name, kind="namespaces")
-    return served_object(resource, entry)
+class _Pace:
+    """Of a long evaluation: what others ask meanwhile gets as much time as it does."""
 
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._began = clock.monotonic()
 
-async def _let_others(steps: Iterator[None]) -> None:
-    for _ in steps:
-        await asyncio.sleep(0)
+    async def kept(self) -> None:
+        took = self._clock.monotonic() - self._began
+        if took > LONG:
+            await asyncio.sleep(took)
+            self._began = self._clock.monotonic()

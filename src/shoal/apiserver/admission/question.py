@@ -12,6 +12,7 @@ from shoal.apiserver.admission.shown import Form
 from shoal.apiserver.core import Call, Core
 from shoal.apiserver.policies.authorizing import asking
 from shoal.apiserver.registry import Resource
+from shoal.apiserver.render import served_object
 from shoal.apiserver.webhooks.conversion import convert
 from shoal.kinds.resources import NotAQuantity
 from shoal.objects.errors import Cause, InternalError, NotFound, StatusError
@@ -64,6 +65,18 @@ class Question:
 
     def namespace(self, name: str) -> str:
         return name if self.is_namespace else self.call.namespace
+
+    @cached_property
+    def namespace_object(self) -> Object | None:
+        """The namespace the object is in; None of one that is in none."""
+        name = "" if self.is_namespace else self.call.namespace
+        if not name:
+            return None
+        entry = self.core.cache.kind("", "namespaces").get(self.call.target.cluster, "", name)
+        resource = self.core.clusters.registry(self.call.cluster).find("", "v1", "namespaces")
+        if entry is None or resource is None:
+            raise NotFound(f'namespaces "{name}" not found', name=name, kind="namespaces")
+        return served_object(resource, entry)
 
     @property
     def is_namespace(self) -> bool:

@@ -33,7 +33,7 @@ class Expression:
     @property
     def type(self) -> Type:
         """As other expressions know the variable it is the value of."""
-        return DYN if self.program is None else _kept(self.program.result)
+        return DYN if self.program is None else kept_type(self.program.result)
 
 
 def compiled(text: str, environment: cel.Environment, wanted: tuple[Type, ...]) -> Expression:
@@ -63,9 +63,10 @@ def _named(kind: Type) -> str:
     return f"{name}({', '.join(map(_named, kind.params))})" if kind.params else name
 
 
-def _kept(kind: Type) -> Type:
+def kept_type(kind: Type) -> Type:
+    """What other expressions know of a variable of that type: not the fields of an object."""
     if kind.kind in _KEPT:
         return kind
     if kind.kind == "list":
-        return list_of(_kept(kind.params[0]))
-    return map_of(*map(_kept, kind.params)) if kind.kind == "map" else DYN
+        return list_of(kept_type(kind.params[0]))
+    return map_of(*map(kept_type, kind.params)) if kind.kind == "map" else DYN

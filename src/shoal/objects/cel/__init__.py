@@ -29,6 +29,7 @@ __all__ = [
     "Outcome",
     "Program",
     "Type",
+    "check_in",
     "compile",
     "compile_in",
 ]
@@ -39,6 +40,12 @@ PER_CALL_LIMIT: Final = 1_000_000
 
 def compile(source: str, variables: Mapping[str, Type]) -> Program:  # noqa: A001
     return compile_in(source, Environment(variables), list(variables))
+
+
+def check_in(source: str, environment: Environment) -> Type:
+    """The type of an expression that is not to be evaluated."""
+    checked = check(source, parse(source), environment)
+    return checked.types[id(checked.root)]
 
 
 def compile_in(source: str, environment: Environment, places: Sequence[str]) -> Program:

@@ -1,0 +1,93 @@
+"""Expressions of a ValidatingAdmissionPolicy against the schemas of the kinds it is about: warnings in its status.
+
+A policy is accepted and evaluated whatever is found here: at its evaluation objects have no types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from shoal.kinds.definitions import definition
+from shoal.kinds.policies.environment import NAMESPACE, REQUEST, VARIABLES
+from shoal.kinds.policies.expressions import kept_type
+from shoal.objects import cel
+from shoal.objects.cel.library.authz import AUTHORIZER
+from shoal.objects.cel.types import DYN, Type
+from shoal.objects.rules.declared import declared
+
+Object = dict[str, Any]
+
+MOST_KINDS: Final = 10
+
+
+class Kind(NamedTuple):
+    shown: str
+    """`apps/v1, Kind=Deployment`"""
+    type: Type
+
+
+def kind_type(name: str, schema: Object) -> Type:
+    """Of objects of a kind, by its published schema. One that contains itself ends in an object without fields."""
+    found = declared(_expanded(schema, frozenset()), root=True, name=name)
+    return DYN if found is None else found.type
+
+
+def _expanded(schema: Object, above: frozenset[str]) -> Object:
+    reference = _reference(schema)
+    if reference:
+        if reference in above:
+            return {"type": "object"}
+        above |= {reference}
+        schema = definition(reference.rpartition("/")[2])
+    if schema.get("format") == "int-or-string":
+        return {"x-kubernetes-int-or-string": True}
+    made: Object = {key: schema[key] for key in ("type", "format") if key in schema}
+    made |= {key: value for key, value in schema.items() if key.startswith("x-kubernetes-")}
+    if properties := schema.get("properties"):
+        made["properties"] = {name: _expanded(each, above) for name, each in properties.items()}
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), dict):
+            made[key] = _expanded(schema[key], above)
+    return made
+
+
+def _reference(schema: Object) -> str:
+    found: str = schema.get("$ref") or ""
+    return found or next((found for each in schema.get("allOf") or () if (found := _reference(each))), "")
+
+
+def type_warnings(spec: Object, kinds: list[Kind], params: Type | None) -> list[Object]:
+    """As the status has them. `params` is DYN where nobody knows the kind, and None where there is none."""
+    warnings: list[Object] = []
+    for i, check in enumerate(spec.get("validations") or ()):
+        for field in ("expression", "messageExpression"):
+            text = check.get(field) or ""
+            if not text and field == "messageExpression":
+                continue
+            told = [f"{kind.shown}: {issue}\n" for kind in kinds for issue in _issues(text, spec, kind.type, params)]
+            if told:
+                warnings.append({"fieldRef": f"spec.validations[{i}].{field}", "warning": "\n".join(told)})
+    return warnings
+
+
+def _issues(text: str, spec: Object, kind: Type, params: Type | None) -> Iterator[str]:
+    names: dict[str, Type] = {"object": kind, "oldObject": kind, "request": REQUEST, "namespaceObject": NAMESPACE}
+    names["authorizer"] = AUTHORIZER
+    if params is not None:
+        names["params"] = params
+    variables: dict[str, Type] = {}
+    for variable in spec.get("variables") or ():
+        known = _known(names, variables)
+        try:
+            variables[variable["name"]] = kept_type(cel.check_in(variable["expression"], known))
+        except cel.CompileError:
+            variables[variable["name"]] = DYN
+    try:
+        cel.check_in(text, _known(names, variables))
+    except cel.CompileError as error:
+        yield str(error)
+
+
+def _known(names: Mapping[str, Type], variables: Mapping[str, Type]) -> cel.Environment:
+    return cel.Environment({**names, "variables": Type("object", (), VARIABLES, dict(variables))})
