@@ -124,9 +124,9 @@ def test_lists_are_walked_with_arrows(reports: Reports) -> None:
 
 def test_no_page_shuts_anybody_out(reports: Reports) -> None:
     looked_at = {(r["page"], r["theme"], r.get("width", 1360)): r["violations"] for r in reports.all("accessible")}
-    every = {*PAGES, "detail"}
+    every = {*PAGES, "detail", "login"}
     assert set(looked_at) == {
-        ("login", "light", 1360), ("stranger", "light", 1360),
+        ("refused", "light", 1360), ("stranger", "light", 1360),
         *((page, theme, width) for page in every for theme, width in (("light", 1360), ("dark", 1360), ("light", 400))),
     }  # fmt: skip
     assert {page: found for page, found in looked_at.items() if found} == {}

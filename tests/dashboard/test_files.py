@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import gzip
-import re
 from pathlib import Path
 
 import pytest
@@ -106,3 +105,11 @@ def test_the_bundle_is_whole_small_and_needs_nobody_else() -> None:
     assert "<style" not in page
     assert re.findall(r"<script(?![^>]*\bsrc=)", page) == []
     assert re.findall(r"url\(|@import", (STATIC / "app.css").read_text()) == []
+
+
+def test_the_pictures_of_the_page_are_there_and_small() -> None:
+    docs = STATIC.parents[3] / "docs"
+    shown = set(re.findall(r"images/(dashboard-[\w-]+\.png)", (docs / "dashboard.md").read_text()))
+    kept = {path.name: path.stat().st_size for path in (docs / "images").glob("dashboard-*.png")}
+    assert shown == set(kept)
+    assert {name: size for name, size in kept.items() if size >= 200_000} == {}

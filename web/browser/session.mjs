@@ -78,12 +78,19 @@ export async function until(page, look, given) {
 export const says = (page, words) => until(page, (wanted) => document.body.innerText.includes(wanted), words);
 
 export async function picture(page, name) {
-  if (pictures && (all || KEPT.includes(name))) await page.screenshot({ path: `${pictures}/dashboard-${name}.png`, animations: "disabled" });
+  if (!pictures || !(all || KEPT.includes(name))) return;
+  const size = page.viewportSize();
+  // Smaller: a thousand dots are many bytes.
+  if (name === "fleet") await page.setViewportSize({ width: 1000, height: 640 });
+  await page.waitForTimeout(1000);
+  await page.screenshot({ path: `${pictures}/dashboard-${name}.png`, animations: "disabled" });
+  await page.setViewportSize(size);
 }
 
-export async function violations(page) {
+/** By axe's rules: all of them, or those about colours. */
+export async function violations(page, tags = RULES) {
   await page.evaluate(axe);
-  const found = await page.evaluate((tags) => window.axe.run(document, { runOnly: tags }), RULES);
+  const found = await page.evaluate((wanted) => window.axe.run(document, { runOnly: wanted }), tags);
   return found.violations.map((each) => `${each.id}: ${each.nodes.map((node) => node.target.join(" ")).join("; ")}`);
 }
 

@@ -1,5 +1,5 @@
 import { type JSX, render } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useErrorBoundary, useState } from "preact/hooks";
 import { Live } from "./api/live";
 import { forget, keep, kept, type Who, whoami } from "./api/session";
 import { Clusters } from "./pages/Clusters";
@@ -82,11 +82,20 @@ function Pages({ who, theme, shownTheme, onTheme, onLogout }: PagesProps): JSX.E
     o: () => <Detail kindId={real(rest[0])} namespace={real(rest[1])} name={real(rest[2])} />,
   };
   const show = pages[page] ?? (() => <Empty title="There is no such page" />);
+  const place = [page, ...rest].join("/");
   return (
-    <Shell page={page} place={[page, ...rest].join("/")} who={who} theme={theme} onTheme={onTheme} onLogout={onLogout}>
-      {show()}
+    <Shell page={page} place={place} who={who} theme={theme} onTheme={onTheme} onLogout={onLogout}>
+      <Guard place={place}>{show()}</Guard>
     </Shell>
   );
+}
+
+/** One page that cannot be drawn leaves the others. */
+function Guard({ place, children }: { place: string; children: JSX.Element }): JSX.Element {
+  const [error, reset] = useErrorBoundary();
+  useEffect(reset, [place]);
+  if (!error) return children;
+  return <Empty title="This page cannot be drawn">{String((error as Error).message ?? error)}. The others can.</Empty>;
 }
 
 function useDark(): boolean {

@@ -35,6 +35,7 @@ const FIRST_RING = 9;
 const FURTHER = 7;
 const PIECES = 1440;
 const SMALLEST = 58;
+const SMALLEST_SHARE = 0.3;
 /** The angle of sunflower seeds: any number of them fills a disc evenly. */
 const GOLDEN = Math.PI * (3 - Math.sqrt(5));
 const STEP = 12;
@@ -51,7 +52,10 @@ export const radiusFor = (sites: number, grain = 1): number =>
 /** `aspect` is the width of the view by its height: the homes are spread to fill it. */
 export function layout(homes: Home[], aspect: number): Layout {
   const grain = grainFor(homes.reduce((sum, home) => sum + home.sites.length, 0));
-  const circles = packed(homes.map((home) => radiusFor(home.sites.length, grain)), aspect);
+  const radii = homes.map((home) => radiusFor(home.sites.length, grain));
+  // Beside large homes a small one needs room for its name.
+  const least = Math.ceil((Math.max(0, ...radii) * SMALLEST_SHARE) / STEP) * STEP;
+  const circles = packed(radii.map((r) => Math.max(r, least)), aspect);
   const placed = homes.map((home, at): PlacedHome => ({ home, ...circles[at]! }));
   const sites = placed.flatMap((each) => each.home.sites.map((site, at) => seed(site, each, at, grain)));
   return { homes: placed, sites, ...frameOf(circles) };

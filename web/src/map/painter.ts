@@ -31,7 +31,7 @@ interface Box {
 
 const overlap = (a: Box, b: Box): boolean => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
 
-const COUNTS_FROM_SCALE = 0.3;
+const COUNTS_FROM_SCALE = 0.25;
 const NODES_FROM_SCALE = 0.75;
 const NAMES_FROM_SCALE = 1.25;
 const MOST_DOTS = 16;
@@ -174,7 +174,7 @@ export class Painter {
     for (const placed of made.sites) {
       const { x, y, size } = this.spot(placed.site.key);
       if (!this.inSight(x, y, placed.r * 4)) continue;
-      if (placed.site.tone !== "good") mark(c, placed.site.tone, x, y, placed.r * size, palette);
+      if (placed.site.tone !== "good") mark(c, placed.site.tone, x, y, placed.r * size, 1.5 / view.scale, palette);
       if (view.scale >= NODES_FROM_SCALE) this.nodes(placed, x, y, size, palette);
       if (view.scale >= NAMES_FROM_SCALE) this.name(placed, x, y, palette, view);
       if (placed.site.key === chosen) {
@@ -267,7 +267,7 @@ function cut(text: string, most: number, width: (text: string) => number): strin
 }
 
 /** Tones have shapes of their own: full, half, hollow, a diamond, dashed. */
-function mark(c: CanvasRenderingContext2D, tone: Exclude<Tone, "good">, x: number, y: number, r: number, palette: Palette): void {
+function mark(c: CanvasRenderingContext2D, tone: Exclude<Tone, "good">, x: number, y: number, r: number, thin: number, palette: Palette): void {
   const colour = palette.tones[tone];
   c.beginPath();
   if (tone === "bad") {
@@ -285,7 +285,7 @@ function mark(c: CanvasRenderingContext2D, tone: Exclude<Tone, "good">, x: numbe
   c.arc(x, y, inner, 0, 2 * Math.PI);
   c.fillStyle = palette.panel;
   c.fill();
-  c.lineWidth = Math.min(r, 2 * (r / SITE_RADIUS));
+  c.lineWidth = Math.min(r, Math.max(thin, 2 * (r / SITE_RADIUS)));
   c.strokeStyle = colour;
   if (tone === "unknown") c.setLineDash([2.5, 2.5]);
   c.stroke();

@@ -28,8 +28,17 @@ export function useNow(every = 5_000): number {
   return now;
 }
 
+/** What somebody typed may be no escape at all. */
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
 export function useRoute(): string[] {
-  const read = (): string[] => location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
+  const read = (): string[] => location.hash.replace(/^#\/?/, "").split("/").map(decoded);
   const [route, set] = useState(read);
   useEffect(() => {
     const changed = (): void => set(read());
