@@ -12,8 +12,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
+from shoal.cli.main import shoal
 from shoal.telemetry import logs
 
 KLOG = re.compile(r"^[DIWE]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ \w+/\w+\.py:\d+\] .+$")
@@ -100,3 +102,11 @@ def test_a_start_that_fails_says_so_in_json_too(tmp_path: Path) -> None:
     _, errors = process.communicate(timeout=HANG)
     assert process.returncode != 0
     assert [json.loads(line)["level"] for line in errors.splitlines()] == ["error"]
+
+
+@pytest.mark.parametrize("name", ["up", "hub", "worker", "syncer", "controllers", "provisioner", "nodes"])
+def test_every_command_that_serves_has_the_flags(name: str) -> None:
+    command = shoal.get_command(click.Context(shoal), name)
+    assert command is not None
+    options = {option for each in command.params for option in each.opts}
+    assert {"--log-level", "--log-format", "--tracing-endpoint"} <= options

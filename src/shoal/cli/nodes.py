@@ -7,11 +7,13 @@ from pathlib import Path
 import click
 
 from shoal.cli.asking import AskingError
+from shoal.cli.telemetry import telemetry_options
 from shoal.client.transport import Unreachable
 from shoal.kinds.simulated import LABEL
 from shoal.objects.errors import Forbidden, Unauthorized
 from shoal.objects.names import is_dns1123_subdomain
 from shoal.objects.quantity import Quantity
+from shoal.telemetry.logs import say
 
 
 def quantity(context: click.Context, option: click.Parameter, value: str) -> str:
@@ -41,6 +43,7 @@ def quantity(context: click.Context, option: click.Parameter, value: str) -> str
 @click.option("--prefix", default="simulated", show_default=True, help="Of their names: PREFIX-0, PREFIX-1, …")
 @click.option("--events", is_flag=True, help="They write Events about the containers of their pods.")
 @click.option("--cleanup", is_flag=True, help="Deletes the nodes of --count in the end.")
+@telemetry_options
 def command(
     kubeconfig: Path,
     context: str,
@@ -85,5 +88,5 @@ def _pair(label: str) -> tuple[str, str]:
 
 def announce(kubeconfig: Path, context: str) -> None:
     chosen = f" --context {context}" if context else ""
-    click.echo("the nodes are simulated until this process ends", err=True)
-    click.echo(f"next: kubectl --kubeconfig {kubeconfig}{chosen} get nodes -l {LABEL}=true", err=True)
+    say("the nodes are simulated until this process ends")
+    say(f"next: kubectl --kubeconfig {kubeconfig}{chosen} get nodes -l {LABEL}=true")
