@@ -44,10 +44,11 @@ def test_applying_the_same_again_changes_nothing(widgets: Cluster) -> None:
     assert (answer.status, answer.json) == (200, made)
 
 
-def test_the_name_may_be_left_to_the_path(widgets: Cluster) -> None:
+def test_the_name_is_not_left_to_the_path(widgets: Cluster) -> None:
     config = {"apiVersion": "example.com/v1", "kind": "Widget", "spec": {"size": 1}}
-    made = widgets.patch(f"{WIDGETS}/b?fieldManager=one", config, "apply").ok()
-    assert made["metadata"]["name"] == "b"
+    answer = widgets.patch(f"{WIDGETS}/b?fieldManager=one", config, "apply")
+    said = "the name of the object (b based on URL) was undeterminable: name must be provided"
+    assert (answer.status, answer["message"]) == (400, said)
 
 
 def test_yaml_is_what_the_type_says(widgets: Cluster) -> None:
@@ -55,6 +56,12 @@ def test_yaml_is_what_the_type_says(widgets: Cluster) -> None:
     headers = {"Content_Type": "application/apply-patch+yaml"}
     made = widgets.request("PATCH", f"{WIDGETS}/a?fieldManager=one", text, **headers).ok()
     assert made["spec"]["size"] == 3
+
+
+def test_json_with_what_only_yaml_takes_is_yaml(widgets: Cluster) -> None:
+    body = b'{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w",},\n\t"spec": {"size": 3,}}'
+    found = widgets.patch(f"{WIDGETS}/w?fieldManager=m", body, "apply").ok()
+    assert found["spec"]["size"] == 3
 
 
 def test_two_managers_share_an_object(widgets: Cluster) -> None:

@@ -16,7 +16,14 @@ from shoal.apiserver.writing import check_fields, check_readable, check_type, co
 from shoal.clock import rfc3339
 from shoal.objects import jsonpatch, mergepatch, strategic, strictjson, yaml_read
 from shoal.objects.apply import apply
-from shoal.objects.errors import AlreadyExists, BadRequest, forbidden_field, invalid_object
+from shoal.objects.errors import (
+    AlreadyExists,
+    BadRequest,
+    Invalid,
+    forbidden_field,
+    invalid_object,
+    invalid_value,
+)
 from shoal.objects.wire import Response
 
 Object = dict[str, Any]
@@ -34,16 +41,14 @@ async def patch(core: Core, call: Call) -> Response:
     twice = strictjson.duplicates(call.request.body) if options.field_validation != "Ignore" else []
     if form == "json":
         twice = [f"json patch {said}" for said in twice]
-    return await change(core, call, options, _checked(call, options, make, twice))
+    return await change(core, call, options, _checked(call, options, form, make, twice))
 
 
 def patcher(form: str, call: Call) -> Make:
     """The function that applies this patch, whatever the object is by then."""
-    body = strictjson.loads(call.request.body)
+    body = _read(form, call.request.body)
     if form == "json":
         return lambda old: _an_object(jsonpatch.apply(old, body))
-    if not isinstance(body, dict):
-        raise BadRequest("error decoding patch: a patch of this type is a JSON object")
     if form == "merge":
         return lambda old: _an_object(mergepatch.apply(old, body))
     model = call.resource.model()
@@ -51,22 +56,72 @@ def patcher(form: str, call: Call) -> Make:
     return lambda old: _an_object(strategic.apply(orjson.loads(orjson.dumps(old)), body, model.schema, model.resolve))
 
 
-def _checked(call: Call, options: WriteOptions, make: Make, twice: list[str]) -> Make:
+def _read(form: str, data: bytes) -> Any:
+    """The patch, or why it is none, in the words of Go's decoder."""
+    prefix = "" if form == "strategic" else "error decoding patch: "
+    try:
+        body = strictjson.loads(data)
+    except BadRequest as error:
+        raise BadRequest(prefix + error.message) from None
+    wanted = list if form == "json" else dict
+    if body is None and form != "json":
+        if form == "merge":
+            raise BadRequest("Invalid JSON Patch")
+        return {}
+    if not isinstance(body, wanted):
+        kind = {dict: "object", list: "array", str: "string", bool: "bool"}.get(type(body), "number")
+        into = "[]handlers.jsonPatchOp" if form == "json" else "map[string]interface {}"
+        raise BadRequest(f"{prefix}json: cannot unmarshal {kind} into Go value of type {into}")
+    return body
+
+
+def _checked(call: Call, options: WriteOptions, form: str, make: Make, twice: list[str]) -> Make:
     def made(old: Object) -> Object:
         new = make(old)
         if new is old:
             new = orjson.loads(orjson.dumps(old))
-        if not isinstance(new.get("metadata"), dict):
-            raise BadRequest("metadata must be an object")
-        check_type(call, new)
-        name = new["metadata"].get("name")
-        if name != call.name:
-            raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
+        if form == "strategic":
+            # Patched as what it is: what it calls itself is not looked at.
+            new["apiVersion"], new["kind"] = old["apiVersion"], old["kind"]
+        try:
+            _check_kind(call, new)
+        except BadRequest as error:
+            raise _unreadable(new, error.message) from None
+        _check_name(call, new)
         call.warnings[:] = [call.resource.deprecated] if call.resource.deprecated else []
-        check_fields(call, options, new, None, twice)
+        try:
+            check_fields(call, options, new, None, twice)
+        except BadRequest as error:
+            raise _unreadable(new, error.message) from None
         return new
 
     return made
+
+
+def _check_kind(call: Call, new: Object) -> None:
+    resource = call.resource
+    for field, expected in (("apiVersion", resource.api_version), ("kind", resource.kind)):
+        if resource.custom and new.get(field) != expected:
+            name = str((new.get("metadata") or {}).get("name") or "")
+            said = "must be set" if field not in new else f"must be {expected}"
+            title, group = str(new.get("kind") or ""), str(new.get("apiVersion") or "").rpartition("/")[0]
+            raise invalid_object(title, group, name, [invalid_value(field, new.get(field) or "", said)])
+    check_type(call, new)
+
+
+def _check_name(call: Call, new: Object) -> None:
+    name = new["metadata"].get("name")
+    if not name:
+        raise BadRequest(f"the name of the object ({call.name} based on URL) was undeterminable: name must be provided")
+    if name != call.name:
+        raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
+
+
+def _unreadable(new: Object, why: str) -> Invalid:
+    """The patch applies, and what comes of it is no object of its kind: the patch is wrong, not the request."""
+    why = why.partition(": ")[2] if " cannot be handled as a " in why else why
+    shown = orjson.dumps(new).decode()
+    return invalid_object("", "", "", [invalid_value("patch", shown, why)])
 
 
 def _an_object(value: object) -> Object:
@@ -86,16 +141,26 @@ def _check_duplicates(call: Call, options: WriteOptions) -> None:
         call.warnings.append(f"error converting YAML to JSON: {said}")
 
 
+def _configuration(body: bytes) -> Any:
+    """YAML, of which nearly all is JSON: the quick way is tried first."""
+    if body[:1] == b"{":
+        with suppress(BadRequest):
+            return strictjson.loads(body)
+    return yaml_read.loads(body) if body else {}
+
+
 async def _apply(core: Core, call: Call, options: WriteOptions) -> Response:
     apply_options(options)
-    read = strictjson.loads if call.request.body[:1] == b"{" else yaml_read.loads
-    config = read(call.request.body)
+    config = _configuration(call.request.body)
     if not isinstance(config, dict):
-        raise BadRequest("error decoding YAML: an object was expected")
+        kind = {list: "array", str: "string", bool: "bool"}.get(type(config), "number")
+        said = f"json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
+        raise BadRequest(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {said}")
+    if (config.get("apiVersion"), config.get("kind")) != (call.resource.api_version, call.resource.kind):
+        group, _, version = str(config.get("apiVersion") or "").rpartition("/")
+        raise BadRequest(f"invalid object type: {group}/{version}, Kind={config.get('kind') or ''}")
     check_type(call, config)
-    name = config["metadata"].setdefault("name", call.name)
-    if name != call.name:
-        raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
+    _check_name(call, config)
     if config["metadata"].get("managedFields"):
         raise BadRequest("metadata.managedFields must be nil")
     _check_duplicates(call, options)
@@ -104,7 +169,7 @@ async def _apply(core: Core, call: Call, options: WriteOptions) -> Response:
         check_readable(call, config)
 
     def make(live: Object | None) -> Object:
-        return apply(
+        made = apply(
             live,
             orjson.loads(orjson.dumps(config)),
             manager=options.field_manager,
@@ -115,6 +180,9 @@ async def _apply(core: Core, call: Call, options: WriteOptions) -> Response:
             subresource=call.target.subresource,
             reset=ignored_fields(call),
         )
+        if not call.resource.custom:
+            call.resource.model().prune(made, collect=False)
+        return made
 
     if call.entry() is None:
         if call.target.subresource:
