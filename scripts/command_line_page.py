@@ -44,6 +44,7 @@ has more columns. What takes longer than a second says so on a terminal.
 | 130 | interrupted |
 
 **Completion.** `source <(shoal completion bash)` in `~/.bashrc`; zsh and fish likewise (`shoal completion --help`).
+kubectl completes `kubectl shoal` by itself, through `kubectl_complete-shoal` beside `kubectl-shoal`.
 
 **Without kubectl.** `shoal apply -f` applies files, folders and standard input by server-side apply; `shoal tree`,
 `shoal logs` and `shoal status` show what became of them.
