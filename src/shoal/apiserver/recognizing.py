@@ -63,7 +63,8 @@ def _check_custom(resource: Resource, obj: Object, body: bytes | None, lenient: 
     if api_version != resource.api_version:
         raise _other_version(resource, api_version)
     if kind != resource.kind:
-        name = str((obj.get("metadata") or {}).get("name") or "")
+        metadata = obj.get("metadata")
+    name = str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
         raise invalid_object(str(kind), resource.group, name, [invalid_value("kind", kind, f"must be {resource.kind}")])
 
 
@@ -92,6 +93,8 @@ def _handled(resource: Resource, kind: str, version: str) -> str:
 
 
 def _is_known(group: str, version: str, kind: str) -> bool:
+    if (group, version, kind) == ("", "v1", "List"):
+        return True
     try:
         definition_of(group, version, kind)
     except KeyError:

@@ -133,12 +133,19 @@ def _an_object(value: object) -> Object:
 def _check_duplicates(call: Call, options: WriteOptions) -> None:
     """Of an apply patch. Its unknown fields are refused in any case: nobody could own them."""
     body = call.request.body
-    if options.field_validation == "Ignore" or (body[:1] == b"{" and not strictjson.duplicates(body)):
+    if options.field_validation == "Ignore" or _is_clean_json(body):
         return
     for said in yaml_read.duplicates(body):
         if options.field_validation == "Strict":
             raise BadRequest(f"error strict decoding YAML: error converting YAML to JSON: {said}")
         call.warnings.append(f"error converting YAML to JSON: {said}")
+
+
+def _is_clean_json(body: bytes) -> bool:
+    try:
+        return body[:1] == b"{" and not strictjson.duplicates(body)
+    except BadRequest:
+        return False
 
 
 def _configuration(body: bytes) -> Any:
