@@ -58,13 +58,13 @@ def _check_custom(resource: Resource, obj: Object, body: bytes | None, lenient: 
     if not kind:
         missing = "Object 'Kind' is missing" + ("" if body is None else f" in '{body.decode(errors='replace')}'")
         if body is None or lenient:
-            raise BadRequest(f'{_handled(resource, resource.kind, resource.version)}: {missing}')
+            raise BadRequest(f"{_handled(resource, resource.kind, resource.version)}: {missing}")
         raise unrecognized(body, resource.kind, missing)
     if api_version != resource.api_version:
         raise _other_version(resource, api_version)
     if kind != resource.kind:
         metadata = obj.get("metadata")
-    name = str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
+        name = str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
         raise invalid_object(str(kind), resource.group, name, [invalid_value("kind", kind, f"must be {resource.kind}")])
 
 
