@@ -193,11 +193,13 @@ def test_the_file_is_private(cluster: Cluster, log: Log) -> None:
     assert log.path.stat().st_mode & 0o777 == 0o600
 
 
-def test_without_a_log_the_id_of_a_client_is_echoed(server: Server) -> None:
+def test_without_a_log_every_answer_has_an_id_too(server: Server) -> None:
     with closing(Cluster(server, "root")) as plain:
         assert plain.get("/version", Audit_ID="mine").headers["audit-id"] == "mine"
-        assert "audit-id" not in plain.get("/version").headers
-        assert "audit-id" not in plain.get("/version", Audit_ID="x" * 65).headers
+        ids = [plain.get("/version").headers["audit-id"] for _ in range(2)]
+        ids.append(plain.get("/version", Audit_ID="x" * 65).headers["audit-id"])
+        assert [len(each) for each in ids] == [36, 36, 36]
+        assert len(set(ids)) == 3
 
 
 # --- the policy ---

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Mapping
 
 import orjson
 
-from shoal.apiserver.audit import Audit, Record, audit_id
+from shoal.apiserver.audit import AUDIT_ID, Audit, Record, audit_id
 from shoal.apiserver.authn import User
 from shoal.apiserver.authz import Attributes, forbidden
 from shoal.apiserver.clusters import LogicalCluster
@@ -20,6 +20,7 @@ from shoal.apiserver.deadline import LONG_RUNNING, seconds_for
 from shoal.apiserver.forms import converted
 from shoal.apiserver.impersonation import impersonated
 from shoal.apiserver.inflight import InFlight
+from shoal.apiserver.inprocess import IN_PROCESS
 from shoal.apiserver.metrics import Labels, Metrics, labels_of
 from shoal.apiserver.negotiate import failure_form, negotiated
 from shoal.apiserver.nonresource import NonResource
@@ -309,8 +310,8 @@ class App:
             answer.body = orjson.dumps(orjson.loads(body), option=orjson.OPT_INDENT_2) + b"\n" if body else body
         if record is not None and self._audit is not None:
             self._audit.end(record, answer)
-        elif "audit-id" in request.headers and (given := audit_id(request.headers)):
-            answer.headers += (("Audit-Id", given),)
+        elif request.remote != IN_PROCESS:
+            answer.headers += ((AUDIT_ID, audit_id(request.headers)),)
         return answer
 
 

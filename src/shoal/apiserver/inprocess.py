@@ -14,6 +14,9 @@ from shoal.objects.errors import BadRequest, Unavailable
 from shoal.objects.wire import Handler, Request, Response, StreamResponse, Upgrade
 from shoal.store.fencing import Holds, only_while
 
+IN_PROCESS = "in-process"
+"""Where such requests come from: nobody reads headers of their answers that are for people."""
+
 
 class InProcessTransport:
     def __init__(self, handler: Handler, pipes: MutableSet[Pipe] | None = None) -> None:
@@ -25,7 +28,7 @@ class InProcessTransport:
     async def request(
         self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes
     ) -> tuple[int, Mapping[str, str], bytes]:
-        answer = await self._call(Request(method, path, query, headers, body, remote="in-process"))
+        answer = await self._call(Request(method, path, query, headers, body, remote=IN_PROCESS))
         if isinstance(answer, Response):
             content = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
         else:
@@ -40,7 +43,7 @@ class InProcessTransport:
     async def stream(
         self, method: str, path: str, query: str, headers: Mapping[str, str]
     ) -> tuple[int, AsyncIterator[bytes]]:
-        answer = await self._call(Request(method, path, query, headers, remote="in-process"))
+        answer = await self._call(Request(method, path, query, headers, remote=IN_PROCESS))
         if isinstance(answer, Response):
             content = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
             return answer.status, _once(content)

@@ -56,9 +56,11 @@ class Record:
 
 
 def audit_id(headers: Mapping[str, str]) -> str:
-    """The client's id of the request, if it is one; empty otherwise."""
-    found = headers.get("audit-id", "")
-    return found if len(found) <= _LONGEST_ID and found.isascii() and found.isprintable() else ""
+    """The client's id of the request, if it is one; else a new one."""
+    found = headers.get("audit-id")
+    if found and len(found) <= _LONGEST_ID and found.isascii() and found.isprintable():
+        return found
+    return f"{_process}{next(_numbers):012x}"
 
 
 class Audit:
@@ -66,8 +68,7 @@ class Audit:
         self._file, self._policy, self._clock = file, policy, clock
 
     def begin(self, request: Request, target: Target) -> Record:
-        found = audit_id(request.headers) or f"{_process}{next(_numbers):012x}"
-        return Record(found, self._clock.now(), request, target, request.method.lower())
+        return Record(audit_id(request.headers), self._clock.now(), request, target, request.method.lower())
 
     def end(self, record: Record, answer: Answer) -> None:
         """Writes the record down; that of a watch when the watch ends."""
