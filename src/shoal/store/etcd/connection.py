@@ -80,6 +80,8 @@ class Connection:
         self._authenticating = asyncio.Lock()
         self._answered = False
         """Once there was an answer, flags are not to blame."""
+        self.moved: list[Callable[[], None]] = []
+        """Told when another member is used from now on."""
         self.keys_read = 0
         """Keys that etcd has sent in answers to reads, watches aside."""
 
@@ -132,6 +134,8 @@ class Connection:
         if error.code() in _TRANSIENT and member is self.member and len(self._members) > 1:
             self._current = (self._current + 1) % len(self._members)
             log.warning("etcd at %s does not answer, going on with %s", member.endpoint, self.member.endpoint)
+            for told in self.moved:
+                told()
         return _in_our_words(member, error, self.settings, self._answered)
 
     async def authenticate(self) -> None:

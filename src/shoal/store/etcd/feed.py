@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any
@@ -35,23 +35,27 @@ class Stream:
         self._connection, self._keys = connection, keys
         self.member = connection.member
         self._call: Any = None
+        self._left = False
         self._asking = asyncio.Lock()
 
     async def open(self, after: int) -> None:
         await self._connection.authenticate()
         self._call = self.member.watch.Watch(metadata=self._connection.headers)
         objects = self._keys.objects
-        await self._call.write(messages.watch(objects, messages.after(objects), self._keys.etcds(after) + 1))
+        with self._cut():
+            await self._call.write(messages.watch(objects, messages.after(objects), self._keys.etcds(after) + 1))
 
     async def ask_progress(self) -> None:
         async with self._asking:
-            await self._call.write(messages.progress())
+            with self._cut():
+                await self._call.write(messages.progress())
 
     async def read(self) -> AsyncIterator[tuple[list[Event], int]]:
         """Events, and the revision up to which nothing more will come. Raises when the stream ends."""
         name, ours = self._keys.name, self._keys.ours
         while True:
-            response = await self._call.read()
+            with self._cut():
+                response = await self._call.read()
             if response is grpc.aio.EOF:
                 raise self._connection.failed(self.member, await _end_of(self._call))
             if response.canceled:
@@ -69,6 +73,23 @@ class Stream:
                 for event in response.events
             ]
             yield events, events[-1].revision if events else ours(response.header.revision)
+
+    def leave(self) -> None:
+        """Others have found that its member does not answer; here that would look like silence for a while."""
+        self._left = True
+        self.close()
+
+    @contextmanager
+    def _cut(self) -> Iterator[None]:
+        """Who uses a stream that was left is told that it is cut: the library says to them what their own
+        cancellation would say."""
+        try:
+            yield
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not self._left or task is None or task.cancelling():
+                raise
+            raise asyncio.InvalidStateError from None
 
     def close(self) -> None:
         if self._call is not None:
@@ -99,6 +120,11 @@ class Feed:
         self._numbers = count()
         self._lost: StoreError | None = None
         self.delivered = revision
+        connection.moved.append(self._moved)
+
+    def _moved(self) -> None:
+        if self._stream is not None and self._stream.member is not self._connection.member:
+            self._stream.leave()
 
     @property
     def connected(self) -> bool:
