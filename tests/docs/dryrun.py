@@ -96,6 +96,8 @@ def manifests(page: Page, block: Block) -> Iterator[tuple[str, Object]]:
     for command in commands(block.script):
         if command.program not in ("kubectl", "shoal") or not {"apply", "create"} & set(command.words):
             continue
+        for name in values(command, "-k", "--kustomize"):
+            assert (ROOT / name / "kustomization.yaml").exists(), f"there is no {name}/kustomization.yaml"
         for name in values(command, "-f", "--filename"):
             if name == "-":
                 yield from _objects("standard input", command.given or "")

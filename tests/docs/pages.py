@@ -18,9 +18,10 @@ SHELL = ("sh", "bash", "console")
 OTHERS = ("text", "yaml", "json", "mermaid", "python", "toml", "ini", "http", "diff")
 """Languages of blocks that nobody types into a shell."""
 NOT_RUN, TERMINAL, INTERRUPT, ONLY, BEGINS = "not run", "terminal", "interrupt", "only", "begins with"
+NOT_CLOSED = "a block that is not closed"
 MARKS = (NOT_RUN, TERMINAL, INTERRUPT, ONLY)
 _MARK = re.compile(r"^\s*<!-- ([a-z ]+): (.+?) -->\s*$")
-_FENCE = re.compile(r"^(\s*)(```+)(\S*)\s*$")
+_FENCE = re.compile(r"^(\s*)(```+|~~~+)\s*([^`]*?)\s*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,7 @@ def _fences(lines: list[str]) -> Iterator[tuple[Block, int, int]]:
         while at < len(lines) and lines[at].strip() != opened[2]:
             at += 1
         text = textwrap.dedent("\n".join(lines[first + 1 : at]))
-        yield Block(first + 1, opened[3], text), first, at
+        yield Block(first + 1, opened[3] if at < len(lines) else NOT_CLOSED, text), first, at
         at += 1
 
 

@@ -216,9 +216,12 @@ class Scenario:
         file.write_text(self.ports.given(script))
         running = self._terminals[name] = Running(file, self.notes / name, self.directory, self.environment)
         end = time.monotonic() + HANG
-        while differs(ready, self._told(running.said()), so_far=True):
-            if running.ended or time.monotonic() > end:
-                what = differs(ready, self._told(running.said()), so_far=True)
+        while True:
+            over = running.ended or time.monotonic() > end  # asked before what it has said is read
+            what = differs(ready, self._told(running.said()), so_far=True)
+            if not what:
+                return
+            if over:
                 raise PageFailed(self.page.name, line, f"this terminal is not ready:\n{what}")
             time.sleep(0.05)
 

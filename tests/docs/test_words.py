@@ -72,6 +72,8 @@ def test_a_page_is_blocks_with_marks_and_what_is_shown() -> None:
     [
         ("```\nls\n```\n", "line 1: the block has no language"),
         ("```shell\nls\n```\n", "line 1: shell is no language"),
+        ("~~~ sh now\nls\n~~~\n", "line 1: sh now is no language"),
+        ("```sh\nls\n", "line 1: a block that is not closed is no language"),
         ("<!-- nor run: needs docker -->\n```sh\nls\n```\n", "line 2: <!-- nor run: needs docker --> is no mark"),
         ("<!-- terminal: x -->\n```sh\nls\n```\nwords\n```text\nx\n```\n", "line 2: a terminal of its own needs"),
         ("<!-- not run: needs docker -->\n```yaml\na: b\n```\n", "line 2: a mark on a block that nobody runs"),
