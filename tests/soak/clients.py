@@ -9,6 +9,7 @@ from __future__ import annotations
 import http.client
 import json
 import random
+import socket
 import ssl
 import threading
 import time
@@ -127,11 +128,29 @@ class Client(threading.Thread):
             if self._connection.sock is not None:
                 return self._connection
             try:
-                self._connection.connect()
+                self._connection.sock = self._dialled(self._connection)
             except LOST:
                 assert time.monotonic() < end, "nobody serves any more"
                 self._elsewhere()
                 time.sleep(self._dice.uniform(0.05, 0.2))
+
+    def _dialled(self, connection: http.client.HTTPSConnection) -> ssl.SSLSocket:
+        """As the library does it; that one leaves a socket open whose handshake fails."""
+        plain = socket.create_connection((connection.host, connection.port), self._patience)
+        try:
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            dialled = self._place.context.wrap_socket(
+                plain, server_hostname=connection.host, do_handshake_on_connect=False
+            )
+        except BaseException:
+            plain.close()
+            raise
+        try:
+            dialled.do_handshake()
+        except BaseException:
+            dialled.close()
+            raise
+        return dialled
 
     def _elsewhere(self) -> None:
         self.leave()

@@ -31,7 +31,9 @@ def fill(url: str, most: int) -> bool:
             except grpc.RpcError as error:
                 if "database space exceeded" in str(error.details()):
                     return True
-                raise
+                # Its leader may be the one whose disk is full.
+                if error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+                    raise
     return False
 
 
