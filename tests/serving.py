@@ -39,12 +39,24 @@ class Server:
     """A `shoal up` in a thread."""
 
     def __init__(
-        self, directory: Path, port: int = 0, store: StoreSettings | None = None, *, worker_processes: bool = False
+        self,
+        directory: Path,
+        port: int = 0,
+        store: StoreSettings | None = None,
+        *,
+        worker_processes: bool = False,
+        root_profile: str = "",
     ) -> None:
         self.loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="shoal", daemon=True)
         self._thread.start()
-        settings = UpSettings(directory, port=port, store=store or StoreSettings(), worker_processes=worker_processes)
+        settings = UpSettings(
+            directory,
+            port=port,
+            store=store or StoreSettings(),
+            worker_processes=worker_processes,
+            root_profile=root_profile,
+        )
         self.shoal = self.call(Shoal.start(settings))
         self.port = self.shoal.server.port
         self.token = (directory / "admin-token").read_text().strip()

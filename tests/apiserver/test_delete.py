@@ -145,7 +145,7 @@ def test_the_usual_policy_is_background(cluster: Cluster) -> None:
                 '"Foreground", "Background", "Orphan", "nil"'
             ),
         ),
-        ("?dryRun=Some", None, 'dryRun: Unsupported value: "Some": supported values: "All"'),
+        ("?dryRun=Some", None, 'dryRun: Unsupported value: ["Some"]: supported values: "All"'),
         (
             "",
             {"propagationPolicy": "Orphan", "orphanDependents": True},

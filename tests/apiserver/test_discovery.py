@@ -136,8 +136,8 @@ def test_resources_of_a_definition() -> None:
             "categories": ["all"],
             "storageVersionHash": "EdX2FP+L0js=",
         },
-        {"name": "crontabs/scale", "group": "autoscaling", "version": "v1", "kind": "Scale", **below},
         {"name": "crontabs/status", "kind": "CronTab", **below},
+        {"name": "crontabs/scale", "group": "autoscaling", "version": "v1", "kind": "Scale", **below},
     ]
 
 
@@ -188,12 +188,12 @@ def test_a_definition_aggregated() -> None:
             "shortNames": ["ct"],
             "categories": ["all"],
             "subresources": [
+                {"subresource": "status", "responseKind": kind, "verbs": verbs},
                 {
                     "subresource": "scale",
                     "responseKind": {"group": "autoscaling", "version": "v1", "kind": "Scale"},
                     "verbs": verbs,
                 },
-                {"subresource": "status", "responseKind": kind, "verbs": verbs},
             ],
         }
     ]

@@ -145,7 +145,7 @@ def test_anything_else_is_refused(widgets: Cluster, a: dict[str, Any], kind: str
     }[kind]()
     assert (answer.status, answer["reason"]) == (422, "Invalid")
     assert answer["message"] == (
-        f'{kind}.meta.k8s.io "" is invalid: dryRun: Unsupported value: "Some": supported values: "All"'
+        f'{kind}.meta.k8s.io "" is invalid: dryRun: Unsupported value: ["Some"]: supported values: "All"'
     )
     unchanged(widgets, a)
 

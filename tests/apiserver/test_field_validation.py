@@ -183,7 +183,7 @@ def test_there_are_three_ways(widgets: Cluster, kind: str) -> None:
         422,
         (
             f'{kind}.meta.k8s.io "" is invalid: fieldValidation: Unsupported value: "Some": '
-            'supported values: "Ignore", "Strict", "Warn", ""'
+            'supported values: "", "Ignore", "Strict", "Warn"'
         ),
     )
 

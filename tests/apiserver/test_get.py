@@ -58,8 +58,9 @@ def test_a_future_revision_is_waited_for_no_longer_than_a_moment(cluster: Cluste
 def test_an_unreadable_revision_is_invalid(cluster: Cluster) -> None:
     cluster.post(MAPS, config_map("a")).ok()
     answer = cluster.get(f"{MAPS}/a?resourceVersion=abc")
-    assert (answer.status, answer["reason"]) == (422, "Invalid")
-    assert answer["details"]["causes"][0]["field"] == "resourceVersion"
+    assert (answer.status, answer["reason"]) == (400, "BadRequest")
+    why = 'strconv.ParseUint: parsing "abc": invalid syntax'
+    assert answer["message"] == f'invalid resource version: resourceVersion: Invalid value: "abc": {why}'
 
 
 def test_an_older_revision_gives_what_there_is(cluster: Cluster) -> None:

@@ -239,7 +239,9 @@ def test_what_a_claim_may_not_be() -> None:
         ),
         "spec.resources[storage]: Required value",
     ]
-    assert messages(volumes.validate_claim(claim(storage="0", dataSource={"name": "x", "kind": "Y"}), None)) == [
+    dropped = claim(dataSource={"name": "x", "kind": "Y"})
+    assert "dataSource" not in dropped["spec"]
+    assert messages(volumes.validate_claim(claim(storage="0", dataSourceRef={"name": "x", "kind": "Y"}), None)) == [
         'spec.resources[storage]: Invalid value: "0": must be greater than zero',
         "spec.dataSource: Invalid value: \"Y\": must be 'PersistentVolumeClaim' when referencing the default apiGroup",
         (

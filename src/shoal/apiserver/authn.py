@@ -99,9 +99,12 @@ class Authenticator:
         others: Callable[[str], User | None] = lambda token: None,
         uid_of: Callable[[str], str | None] = lambda cluster: None,
         anonymous: bool = True,
+        bare_certificates: bool = False,
     ) -> None:
         """`tokens` are static: each stands for one user as long as the server runs. `others` knows users of further
-        tokens. `uid_of` is that of the logical cluster of a name, None if there is none."""
+        tokens. `uid_of` is that of the logical cluster of a name, None if there is none. `bare_certificates`: those
+        without a URI are of users of root."""
+        self._bare_certificates = bare_certificates
         self._static = {token: _authenticated(user) for token, user in (tokens or {}).items()}
         self._service_accounts = service_accounts
         self._others = others
@@ -157,7 +160,7 @@ class Authenticator:
     def _by_certificate(self, certificate: ClientCertificate, cluster: str) -> User:
         known = self._certified.get(certificate)
         if known is None:
-            known = certificate_user(certificate)
+            known = self._bare_user(certificate) or certificate_user(certificate)
             _remember(self._certified, certificate, known)
         user, uid = known
         if not user.may_enter(cluster):
@@ -165,6 +168,13 @@ class Authenticator:
         if uid != self._uid_of(user.cluster) and (uid or user.cluster != ROOT):
             raise Unauthorized("the client certificate is of an earlier cluster of that name")
         return user
+
+
+    def _bare_user(self, certificate: ClientCertificate) -> tuple[User, str] | None:
+        if not self._bare_certificates or certificate.uris or not certificate.common_name:
+            return None
+        user = User(certificate.common_name, certificate.organizations, cluster=ROOT)
+        return _authenticated(user), ""
 
 
 def home_of(cluster: str) -> str:

@@ -58,10 +58,12 @@ RULES: dict[str, Rules] = {
         prepare_create=core.create_namespace,
         prepare_update=core.keep_namespace_spec,
         prepare_delete=core.terminate_namespace,
+        validate=core.validate_namespace,
     ),
-    "events": Rules(create_on_update=True, field=events.selectable),
+    "events": Rules(create_on_update=True, field=events.selectable, default=events.default, validate=events.validate),
     "events.events.k8s.io": Rules(
         create_on_update=True,
+        default=events.default,
         field=events.selectable,
         shared=Shared("", events.to_core, events.from_core, events.core_path),
     ),

@@ -37,6 +37,7 @@ _APPS: dict[str, Rules] = {
         generation=True,
         default=apps.default_deployment,
         prepare_update=apps.keep_deployment,
+        prepare_status=apps.keep_labels,
         validate=apps_validation.validate_deployment,
     ),
     "replicasets.apps": Rules(

@@ -101,7 +101,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
     "namespaces": (Column("Status", cell=_text("status", "phase")), AGE),
     "configmaps": (Column("Data", type="string", cell=_data), AGE),
     "secrets": (Column("Type", cell=_text("type")), Column("Data", type="string", cell=_data), AGE),
-    "serviceaccounts": (Column("Secrets", type="string", cell=lambda obj, now: len(obj.get("secrets") or ())), AGE),
+    "serviceaccounts": (AGE,),
     "events": _EVENT,
     "events.events.k8s.io": _EVENT,
     "leases.coordination.k8s.io": (Column("Holder", cell=_text("spec", "holderIdentity")), AGE),

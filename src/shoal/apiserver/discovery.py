@@ -131,7 +131,7 @@ def subresources_of(resource: Resource) -> list[tuple[str, str, str, str, tuple[
         found.append(("status", resource.group, resource.version, resource.kind, verbs))
     if resource.scale is not None:
         found.append(("scale", "autoscaling", "v1", "Scale", verbs))
-    return sorted(found)
+    return found if resource.custom else sorted(found)
 
 
 def _aggregate(registry: Registry, group: str) -> Object:

@@ -15,6 +15,7 @@ from shoal.objects import gotypes
 from shoal.objects import schema as schemas
 from shoal.objects.apply import TypeSchema
 from shoal.objects.errors import Cause
+from shoal.objects.schema.empties import Empties
 
 if TYPE_CHECKING:
     from shoal.objects.rules import Rules
@@ -39,6 +40,10 @@ class Model:
         return schemas.compile(self.schema, self.found)
 
     @cached_property
+    def _empties(self) -> Empties | None:
+        return None if self._custom else Empties(self.schema, self.resolve)
+
+    @cached_property
     def _rules(self) -> Rules | None:
         # A server whose kinds have no rules starts without CEL.
         from shoal.objects.rules import rules_of  # noqa: PLC0415
@@ -51,6 +56,8 @@ class Model:
 
     def prune(self, obj: Object, *, collect: bool) -> list[str]:
         """Drops unknown fields; tells them in upstream's words when asked to."""
+        if self._empties is not None:
+            self._empties.drop(obj)
         if collect:
             return self._compiled.prune_unknown(obj)
         self._compiled.prune(obj)

@@ -36,6 +36,8 @@ class View:
 
 PLAIN = View()
 _EVERY = (JSON, YAML, PROTOBUF)
+_ROUTED = (*_EVERY, "*/*")
+"""What a route of a built-in kind answers to; what is within it is looked at afterwards."""
 _STREAMED = (JSON, PROTOBUF)
 _ANY = ("*/*", "application/*")
 _OFFERED = {
@@ -56,7 +58,15 @@ def accepted(header: str) -> View:
 @lru_cache(maxsize=512)
 def negotiated(header: str, custom: bool, watching: bool) -> View:
     """As `accepted`, for resources. Custom ones have a protobuf form of their metadata only, as upstream."""
+    if not custom and header and not any(_media(clause) in _ROUTED for clause in header.split(",")):
+        refusal = NotAcceptable(f"406: Not Acceptable\n\nAvailable representations: {', '.join(_EVERY)}")
+        refusal.detailed = True
+        raise refusal
     return _first(header, *_OFFERED[custom, watching])
+
+
+def _media(clause: str) -> str:
+    return clause.partition(";")[0].strip()
 
 
 @lru_cache(maxsize=128)
@@ -119,7 +129,7 @@ def no_transform(view: View) -> None:
 def body_type(header: str) -> str:
     """JSON, PROTOBUF or YAML."""
     media = header.partition(";")[0].strip().lower()
-    if media in ("", JSON):
+    if media == JSON or not header:
         return JSON
     if media == PROTOBUF:
         return PROTOBUF
@@ -134,6 +144,10 @@ def patch_type(header: str, custom: bool) -> str:
     """json, merge, strategic or apply. Custom resources have no strategic merge, as upstream."""
     media = header.partition(";")[0].strip().lower()
     found = PATCHES.get(media, "")
+    if not found and not custom:
+        refusal = UnsupportedMedia("415: Unsupported Media Type")
+        refusal.detailed = True
+        raise refusal
     if not found or (custom and found == "strategic"):
         supported = [name for name, kind in PATCHES.items() if not (custom and kind == "strategic")]
         raise UnsupportedMedia(

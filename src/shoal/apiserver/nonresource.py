@@ -50,7 +50,10 @@ class NonResource:
             return metadata(self._core, query)
         root, _, rest = path[1:].partition("/")
         if root in ("api", "apis"):
-            return self._discovery.answer(self._core.clusters.registry(cluster), path, request)
+            try:
+                return self._discovery.answer(self._core.clusters.registry(cluster), path, request)
+            except NotFound:
+                return _no_page()
         if root == "openapi":
             return self._openapi.answer(self._core.clusters.registry(cluster), rest, request, query)
         if root in ("healthz", "livez", "readyz"):
@@ -67,7 +70,7 @@ class NonResource:
             return Response(200, orjson.dumps(keys), content_type="application/jwk-set+json")
         if path == "/":
             return Response(200, orjson.dumps({"paths": self._paths(cluster)}))
-        raise NotFound("the server could not find the requested resource")
+        return _no_page()
 
     def _authorize(self, request: Request, target: Target, user: User, path: str) -> None:
         attributes = Attributes(cluster=target.cluster, verb=request.method.lower(), path=path)
@@ -136,3 +139,8 @@ def version_info(version: str) -> dict[str, Any]:
         "compiler": platform.python_implementation().lower(),
         "platform": f"{sys.platform}/{platform.machine()}",
     }
+
+
+def _no_page() -> Response:
+    """Upstream has no Status for a path beside all resources."""
+    return Response(404, b"404 page not found\n", content_type="text/plain; charset=utf-8")

@@ -18,7 +18,6 @@ from shoal.objects.errors import (
     BadRequest,
     Cause,
     Expired,
-    Invalid,
     forbidden_field,
     invalid_object,
     invalid_value,
@@ -72,8 +71,9 @@ def revision(text: str) -> int:
     if not text:
         return 0
     if not (text.isascii() and text.isdigit() and len(text) < 20):
-        cause = Cause("FieldValueInvalid", f'resourceVersion: Invalid value: "{text}"', "resourceVersion")
-        raise Invalid(f'invalid resource version "{text}": {cause.message}', causes=[cause])
+        why = "value out of range" if text.isascii() and text.isdigit() else "invalid syntax"
+        said = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": {why}'
+        raise BadRequest(f"invalid resource version: {said}")
     return int(text)
 
 

@@ -135,6 +135,9 @@ def _joined(data: list[bytes]) -> list[bytes]:
 
 
 def _list(resource: Resource, metadata: Object, pieces: list[bytes]) -> Response:
+    if resource.custom and "continue" not in metadata:
+        # Custom kinds are written without Go's types, which would leave it out.
+        metadata = {"continue": "", **metadata}
     head = orjson.dumps({"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": metadata})
     body = [head[:-1] + b',"items":[', *pieces, b"]}\n"]
     return Response(200, body if len(body) > 3 else b"".join(body))

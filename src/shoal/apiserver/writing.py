@@ -24,7 +24,7 @@ from shoal.objects import strictjson, yaml_read
 from shoal.objects.apply import on_update
 from shoal.objects.errors import BadRequest, Cause, Conflict, invalid_object, invalid_value
 from shoal.objects.metadata_types import unreadable
-from shoal.objects.names import validate_object_meta
+from shoal.objects.names import validate_builtin_finalizers, validate_object_meta
 from shoal.objects.protobuf import decode as decode_protobuf
 from shoal.objects.wire import Request
 
@@ -112,6 +112,9 @@ def fill_in(call: Call, obj: Object) -> None:
         resource.rules.default(obj)
     except NotAQuantity as error:
         kind = resource.kind
+        if call.verb == "patch":
+            shown = encode(obj).decode()
+            raise invalid_object("", "", "", [invalid_value("patch", shown, error.message)]) from None
         said = f'{kind} in version "{resource.version}" cannot be handled as a {kind}: {error.message}'
         raise BadRequest(said) from None
 
@@ -145,6 +148,7 @@ def begin(core: Core, call: Call, obj: Object) -> None:
     """The metadata of a new object."""
     metadata = obj["metadata"]
     place(call, metadata)
+    distinct_owners(call, metadata)
     if not metadata.get("name") and metadata.get("generateName"):
         prefix = metadata["generateName"]
         metadata["name"] = str(prefix)[:58] + core.dice.suffix()
@@ -154,6 +158,23 @@ def begin(core: Core, call: Call, obj: Object) -> None:
     metadata["creationTimestamp"] = rfc3339(core.clock.now())
     if call.resource.rules.generation:
         metadata["generation"] = 1
+
+
+def distinct_owners(call: Call, metadata: Object) -> None:
+    """An owner given twice counts once; who wrote it so is told."""
+    owners = metadata.get("ownerReferences")
+    if not isinstance(owners, list) or len(owners) < 2:
+        return
+    kept = [owner for index, owner in enumerate(owners) if owner not in owners[:index]]
+    if len(kept) < len(owners):
+        twice = dict.fromkeys(str(owner.get("uid")) for index, owner in enumerate(owners) if owner in owners[:index])
+        when = " after mutating admission happens" if call.verb == "patch" else ""
+        call.warnings.append(
+            f".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, "
+            "and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: "
+            + ", ".join(twice)
+        )
+        metadata["ownerReferences"] = kept
 
 
 def place(call: Call, metadata: Object) -> None:
@@ -177,6 +198,8 @@ def validate(call: Call, obj: Object, old: Object | None, more: list[Cause] | No
     rules = call.resource.rules
     if old is None:
         causes += validate_object_meta(obj["metadata"], namespaced=call.resource.namespaced, name_rule=rules.name)
+    if not call.resource.custom and "finalizers" in obj["metadata"]:
+        causes += validate_builtin_finalizers(obj["metadata"]["finalizers"])
     status = call.target.subresource == "status"
     causes += call.resource.model().validate(obj, old, status=status, warnings=call.warnings)
     causes += rules.validate(obj, old)
@@ -189,7 +212,8 @@ def own(core: Core, call: Call, options: WriteOptions, old: Object | None, new: 
     """Field ownership after a create, update or patch."""
     entries = on_update(
         old,
-        new,
+        # Nobody owns a null, which is how Go writes a time that was never set.
+        new if None not in new.values() else {key: value for key, value in new.items() if value is not None},
         manager=manager_of(call, options),
         api_version=call.resource.api_version,
         schema=call.resource.model().types,

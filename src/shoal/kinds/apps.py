@@ -68,6 +68,14 @@ def default_controller_revision(obj: Object) -> None:
     fill(obj, revision=0)
 
 
+def keep_labels(new: Object, old: Object) -> None:
+    """Of a write to the status of a Deployment, which may bring annotations and no labels."""
+    if "labels" in old["metadata"]:
+        new["metadata"]["labels"] = old["metadata"]["labels"]
+    else:
+        new["metadata"].pop("labels", None)
+
+
 def keep_deployment(new: Object, old: Object) -> None:
     """A change of a deployment's annotations counts as a generation too, as its spec's does."""
     if (new["metadata"].get("annotations") or {}) != (old["metadata"].get("annotations") or {}):

@@ -6,8 +6,9 @@ import base64
 import binascii
 from typing import Any
 
-from shoal.objects.errors import Cause, forbidden_field, invalid_value, required, too_long, type_invalid
-from shoal.objects.names import is_config_map_key
+from shoal.objects import strictjson
+from shoal.objects.errors import BadRequest, Cause, forbidden_field, invalid_value, required, too_long, type_invalid
+from shoal.objects.names import is_config_map_key, is_qualified_name
 
 Object = dict[str, Any]
 
@@ -51,6 +52,20 @@ def default_secret(obj: Object) -> None:
         obj["data"] = {**(obj.get("data") or {}), **encoded}
 
 
+def validate_namespace(obj: Object, old: Object | None) -> list[Cause]:
+    causes = []
+    phase = (obj.get("status") or {}).get("phase")
+    if old is not None and phase != "Active" and "deletionTimestamp" not in obj["metadata"]:
+        causes.append(invalid_value("status.Phase", phase, "may only be 'Active' if `deletionTimestamp` is empty"))
+    for name in (obj.get("spec") or {}).get("finalizers") or ():
+        said = is_qualified_name(name)
+        causes += [invalid_value("spec.finalizers", name, message) for message in said]
+        if not said and "/" not in name and name != "kubernetes":
+            strange = "name is neither a standard finalizer name nor is it fully qualified"
+            causes.append(invalid_value("spec.finalizers", name, strange))
+    return causes
+
+
 def validate_secret(obj: Object, old: Object | None) -> list[Cause]:
     causes, size = [], 0
     data = obj.get("data") or {}
@@ -64,6 +79,13 @@ def validate_secret(obj: Object, old: Object | None) -> list[Cause]:
         causes.append(too_long("data", MAX_BYTES))
     kind = obj.get("type", "")
     causes += [required(f"data[{key}]") for key in _NEEDED_KEYS.get(kind, ()) if key not in data]
+    for key in (".dockercfg", ".dockerconfigjson"):
+        if key in data and key in _NEEDED_KEYS.get(kind, ()):
+            try:
+                strictjson.loads(base64.b64decode(data[key] or ""))
+            except (BadRequest, ValueError) as error:
+                said = error.message if isinstance(error, BadRequest) else "illegal base64 data"
+                causes.append(invalid_value(f"data[{key}]", "<secret contents redacted>", said))
     if kind == "kubernetes.io/basic-auth" and not ("username" in data or "password" in data):
         causes += [required("data[username]"), required("data[password]")]
     if kind == "kubernetes.io/service-account-token":

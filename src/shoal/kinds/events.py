@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from shoal.objects.errors import Cause, invalid_value
+
 Object = dict[str, Any]
 
 _TO_CORE = {
@@ -26,6 +28,27 @@ def to_core(event: Object) -> Object:
 def from_core(event: Object) -> Object:
     """The events.k8s.io/v1 form of an event of v1."""
     return {_FROM_CORE.get(key, key): value for key, value in event.items()} | {"apiVersion": "events.k8s.io/v1"}
+
+
+def default(event: Object) -> None:
+    """What Go writes of every event, of either form."""
+    core = event["apiVersion"] == "v1"
+    event.setdefault("source" if core else "deprecatedSource", {})
+    times = ("firstTimestamp", "lastTimestamp") if core else ("deprecatedFirstTimestamp", "deprecatedLastTimestamp")
+    for field in (*times, "eventTime"):
+        event.setdefault(field, None)
+    if core:
+        event.setdefault("reportingComponent", "")
+        event.setdefault("reportingInstance", "")
+
+
+def validate(event: Object, old: Object | None) -> list[Cause]:
+    """Of the v1 form: an event is where the object is that it is about; without a namespace that is `default`."""
+    namespace = event["metadata"].get("namespace") or ""
+    about = (event.get("involvedObject") or {}).get("namespace") or ""
+    if namespace != about and not (not about and namespace in ("", "default")):
+        return [invalid_value("involvedObject.namespace", about, "does not match event.namespace")]
+    return []
 
 
 def selectable(event: Object, path: str) -> str:

@@ -48,7 +48,7 @@ def set_defaults(kind: str, obj: dict[str, Any]) -> None:
     if kind not in _ROLE_KINDS:
         obj.setdefault("rules", None)
         return
-    role_ref = obj.get("roleRef")
+    role_ref = obj.setdefault("roleRef", {})
     if isinstance(role_ref, dict) and not role_ref.get("apiGroup"):
         role_ref["apiGroup"] = GROUP
     for subject in obj.get("subjects") or ():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from typing import Any
 
 from shoal.kinds.checks import is_port_name, one_of, parse_ip, port_number, said
@@ -38,6 +39,10 @@ def validate_service(obj: Object, old: Object | None) -> list[Cause]:
     causes += _affinity(spec)
     if kind != "ExternalName":
         causes += _addresses(spec)
+    for i, network in enumerate(spec.get("loadBalancerSourceRanges") or ()):
+        if not _is_network(network):
+            why = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+            causes.append(invalid_value(f"spec.LoadBalancerSourceRanges[{i}]", network, why))
     for i, address in enumerate(spec.get("externalIPs") or ()):
         causes += ip_address(address, f"spec.externalIPs[{i}]") or endpoint_ip(address, f"spec.externalIPs[{i}]")
     causes += one_of(kind, "spec.type", *TYPES)
@@ -134,6 +139,14 @@ def _addresses(spec: Object) -> list[Cause]:
     if len(many) > 2:
         causes.append(invalid_value("spec.clusterIPs", many, "may only hold up to 2 values"))
     return causes
+
+
+def _is_network(text: str) -> bool:
+    try:
+        ipaddress.ip_network(text.strip(), strict=False)
+    except ValueError:
+        return False
+    return "/" in text
 
 
 def _fixed_addresses(spec: Object, old: Object) -> list[Cause]:

@@ -82,8 +82,8 @@ def pair_addresses(spec: Object, old: Object) -> None:
 def update_service(new: Object, old: Object) -> None:
     """What was allocated stays when the client leaves it out, and goes when the type has no use for it."""
     spec, before = new["spec"], old.get("spec") or {}
-    _keep_allocated(spec, before)
     pair_addresses(spec, before)
+    _keep_allocated(spec, before)
     if before.get("type") != "ExternalName" and spec.get("type") == "ExternalName":
         if spec.get("clusterIP") == before.get("clusterIP") and spec.get("clusterIPs") == before.get("clusterIPs"):
             spec.pop("clusterIP", None)

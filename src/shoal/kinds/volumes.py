@@ -40,9 +40,16 @@ def default_claim(obj: Object) -> None:
     _same_source(obj["spec"])
 
 
+_SOURCES = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
+
+
 def _same_source(spec: Object) -> None:
     """`dataSource` and `dataSourceRef` say the same, unless the source is in another namespace."""
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
+    if source and not reference and (source.get("apiGroup") or "", source.get("kind")) not in _SOURCES:
+        # What only `dataSourceRef` may name is dropped here, as it always was.
+        del spec["dataSource"]
+        return
     if source and not reference:
         spec["dataSourceRef"] = dict(source)
     elif reference and not source and not reference.get("namespace"):

@@ -181,8 +181,8 @@ def validate_object_meta(metadata: Mapping[str, Any], *, namespaced: bool, name_
 
 
 def validate_object_meta_update(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[Cause]:
-    """What an update may not change. Finalizers are only judged by what was added to an object being deleted."""
-    causes: list[Cause] = []
+    """What an update may not change."""
+    causes: list[Cause] = list(_finalizers(new["finalizers"])) if new.get("finalizers") else []
     if old.get("deletionTimestamp") is not None:
         before = old.get("finalizers") or ()
         added = sorted({name for name in new.get("finalizers") or () if isinstance(name, str) and name not in before})
@@ -299,6 +299,19 @@ def _owner_reference(reference: Mapping[str, Any], path: str) -> Iterator[Cause]
             yield invalid_value(f"{path}.{field}", "", "must not be empty")
     if api_version == "v1" and reference.get("kind") == "Event":
         yield invalid_value(path, dict(reference), "/v1, Kind=Event is disallowed from being an owner")
+
+
+def validate_builtin_finalizers(finalizers: object) -> list[Cause]:
+    """Built-in kinds know the finalizers without a domain by name."""
+    said = "name is neither a standard finalizer name nor is it fully qualified"
+    return [
+        invalid_value(f"metadata.finalizers[{index}]", name, said)
+        for index, name in enumerate(finalizers if isinstance(finalizers, list) else ())
+        if isinstance(name, str) and "/" not in name and name not in _STANDARD_FINALIZERS
+    ]
+
+
+_STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 
 
 def _finalizers(finalizers: object) -> Iterator[Cause]:

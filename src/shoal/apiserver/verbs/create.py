@@ -38,11 +38,7 @@ GENERATE_ATTEMPTS = 8
 
 async def create(core: Core, call: Call) -> Response:
     if call.name:
-        raise MethodNotSupported(
-            f'create is not supported on resources of kind "{call.resource.group_resource}"',
-            group=call.resource.group,
-            kind=call.resource.plural,
-        )
+        raise MethodNotSupported("the server does not allow this method on the requested resource")
     options = write_options(call.query, "CreateOptions")
     obj = read_body(call.request, call.resource.kind)
     check_type(call, obj)
@@ -137,6 +133,7 @@ async def _store(core: Core, call: Call, options: WriteOptions, obj: Object, nam
 
 def _exists(call: Call, name: str) -> AlreadyExists:
     resource = call.resource
-    return AlreadyExists(
-        f'{resource.group_resource} "{name}" already exists', name=name, group=resource.group, kind=resource.plural
-    )
+    entry = call.kind.get(call.target.cluster, call.namespace, name)
+    going = entry is not None and "deletionTimestamp" in entry.object()["metadata"]
+    said = f'{"object is being deleted: " if going else ""}{resource.group_resource} "{name}" already exists'
+    return AlreadyExists(said, name=name, group=resource.group, kind=resource.plural)

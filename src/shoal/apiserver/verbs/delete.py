@@ -19,7 +19,7 @@ from shoal.apiserver.selection import selection
 from shoal.apiserver.verbs.grace import begin_deletion
 from shoal.apiserver.verbs.update import remove
 from shoal.apiserver.webhooks.conversion import prepare
-from shoal.apiserver.writing import converted_value, key_of, read_body, settle, settle_converted, stored_value
+from shoal.apiserver.writing import conflict, converted_value, key_of, read_body, settle, settle_converted, stored_value
 from shoal.clock import rfc3339
 from shoal.objects.errors import BadRequest, Conflict, NotFound
 from shoal.objects.wire import Response
@@ -27,6 +27,8 @@ from shoal.store.interface import CompareFailed
 
 Object = dict[str, Any]
 
+DELETING = ("delete", "deletecollection")
+"""Verbs webhooks and policies hear of as a DELETE; an eviction they have heard of as what it is."""
 TOGETHER = 256
 """Deletions of a collection under way at once: enough for full group commits, no more memory than that."""
 PROPAGATION = {"Orphan": ["orphan"], "Foreground": ["foregroundDeletion"]}
@@ -72,7 +74,7 @@ async def deletecollection(core: Core, call: Call) -> Response:
 async def _delete_one_of_many(core: Core, call: Call, entry: Entry, options: DeleteOptions) -> None:
     target = call.target._replace(namespace=entry.namespace, name=entry.name)
     single = Call(
-        call.request, target, "delete", call.user, call.cluster, call.resource, call.kind, call.view, call.query,
+        call.request, target, call.verb, call.user, call.cluster, call.resource, call.kind, call.view, call.query,
         call.warnings,
     )  # fmt: skip
     with suppress(NotFound):  # somebody was faster: gone is what was asked for
@@ -103,7 +105,7 @@ async def delete_entry(core: Core, call: Call, entry: Entry, options: DeleteOpti
         new = served_object(call.resource, entry)
         _check_preconditions(call, entry, new, options)
         admit_delete(core, call, new)
-        review = reviewed(core, call, "DELETE", options.dry_run) if call.verb == "delete" else None
+        review = reviewed(core, call, "DELETE", options.dry_run) if call.verb in DELETING else None
         if review is not None:
             review.options = _written_out(options)
             await review.mutate(None, new, _nothing)
@@ -182,6 +184,8 @@ def _namespace_content(obj: Object) -> bool:
 
 def _check_preconditions(call: Call, entry: Entry, obj: Object, options: DeleteOptions) -> None:
     uid = obj["metadata"]["uid"]
+    if _namespace_content(obj):
+        _check_namespace(call, entry, uid, options)
     if options.uid and options.uid != uid:
         raise _failed(call, entry, f"the UID in the precondition ({options.uid}) does not match the UID in record "
                                    f"({uid}). The object might have been deleted and then recreated")  # fmt: skip
@@ -192,6 +196,15 @@ def _check_preconditions(call: Call, entry: Entry, obj: Object, options: DeleteO
             f"the ResourceVersion in the precondition ({options.resource_version}) does not match the "
             f"ResourceVersion in record ({entry.revision}). The object might have been modified",
         )
+
+
+def _check_namespace(call: Call, entry: Entry, uid: str, options: DeleteOptions) -> None:
+    """Namespaces are deleted by an update, and their preconditions told as those of one."""
+    preconditions = (("UID", options.uid, uid), ("ResourceVersion", options.resource_version, str(entry.revision)))
+    for field, wanted, found in preconditions:
+        if wanted and wanted != found:
+            why = f"Precondition failed: {field} in precondition: {wanted}, {field} in object meta: {found}"
+            raise conflict(call, why, entry.name)
 
 
 def _failed(call: Call, entry: Entry, why: str) -> Conflict:

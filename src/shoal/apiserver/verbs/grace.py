@@ -21,7 +21,8 @@ def begin_deletion(rules: Rules, obj: Object, asked: int | None, now: float) -> 
         return _shorten(metadata, asked, now)
     seconds = min(rules.grace(obj, asked), LONGEST) if rules.grace is not None else 0
     metadata["deletionTimestamp"] = rfc3339(now + seconds)
-    metadata["deletionGracePeriodSeconds"] = seconds
+    if (obj["apiVersion"], obj["kind"]) != ("v1", "Namespace"):
+        metadata["deletionGracePeriodSeconds"] = seconds
     if metadata.get("generation"):
         metadata["generation"] += 1
     return True

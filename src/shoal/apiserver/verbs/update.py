@@ -25,6 +25,7 @@ from shoal.apiserver.writing import (
     check_type,
     conflict,
     converted_value,
+    distinct_owners,
     fill_in,
     key_of,
     own,
@@ -192,6 +193,7 @@ def _carry_over(call: Call, new: Object, old: Object) -> None:
     """What a client cannot change stays as it was, whether sent or not."""
     metadata, before = new["metadata"], old["metadata"]
     place(call, metadata)
+    distinct_owners(call, metadata)
     metadata.setdefault("uid", before["uid"])
     for field in KEPT:
         if field in before:

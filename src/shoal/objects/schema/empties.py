@@ -1,0 +1,90 @@
+"""Empty lists and maps of built-in kinds, which Go does not write again, and nulls in its maps of text, which it reads
+as empty text. In place, before anything else looks at the object; custom kinds keep what they were given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+Schema = dict[str, Any]
+Resolve = Callable[[str], Schema]
+_KEPT = frozenset(("managedFields",))
+"""Emptying it says something."""
+
+
+class Empties:
+    """Those of one kind."""
+
+    def __init__(self, schema: Schema, resolve: Resolve) -> None:
+        self._plan, self._resolve = _Plan(schema), resolve
+
+    def drop(self, obj: dict[str, Any]) -> None:
+        _drop(obj, self._plan, self._resolve)
+
+
+class _Plan:
+    """Of one struct: its optional lists and maps, its maps of text, and what is further inside."""
+
+    __slots__ = ("inner", "optional", "texts")
+
+    def __init__(self, schema: Schema) -> None:
+        properties = schema.get("properties") or {}
+        needed = set(schema.get("required") or ()) | _KEPT
+        holders = {name: _holder(each) for name, each in properties.items() if name not in needed}
+        self.optional = {name: found for name, found in holders.items() if found is not None}
+        self.texts = frozenset(name for name, each in properties.items() if _of_texts(each))
+        self.inner = {name: found for name, each in properties.items() if (found := _reference(each))}
+
+
+def _drop(obj: dict[str, Any], plan: _Plan, resolve: Resolve) -> None:
+    empty: list[str] = []
+    for key, value in obj.items():
+        kind = value.__class__
+        if kind is not dict and kind is not list:
+            continue
+        if not value:
+            if plan.optional.get(key) is kind:
+                empty.append(key)
+            continue
+        inner = plan.inner.get(key)
+        if inner is not None:
+            _drop_inside(value, _named(inner, resolve), resolve)
+        elif key in plan.texts and kind is dict and None in value.values():
+            obj[key] = {name: "" if text is None else text for name, text in value.items()}
+    for key in empty:
+        del obj[key]
+
+
+def _drop_inside(value: Any, plan: _Plan, resolve: Resolve) -> None:
+    if value.__class__ is dict:
+        _drop(value, plan, resolve)
+        return
+    for each in value:
+        if each.__class__ is dict:
+            _drop(each, plan, resolve)
+
+
+def _of_texts(schema: Schema) -> bool:
+    inner = schema.get("additionalProperties")
+    return isinstance(inner, dict) and inner.get("type") == "string"
+
+
+def _holder(schema: Schema) -> type | None:
+    """What holds the values of a list or a map."""
+    if schema.get("type") == "array":
+        return list
+    return dict if schema.get("type") == "object" and "additionalProperties" in schema else None
+
+
+def _reference(schema: Schema) -> str:
+    """What a field is, or what its items are; maps of structs are not looked into."""
+    if schema.get("type") == "array":
+        schema = schema.get("items") or {}
+    found = schema.get("$ref") or next((part["$ref"] for part in schema.get("allOf") or () if "$ref" in part), "")
+    return str(found).rpartition("/")[2]
+
+
+@lru_cache(maxsize=4096)
+def _named(name: str, resolve: Resolve) -> _Plan:
+    return _Plan(resolve(name))

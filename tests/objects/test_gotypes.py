@@ -1,0 +1,68 @@
+"""Values Go could not read, in the words of its decoder; empties it would not write again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shoal.kinds.definitions import definition, definition_of
+from shoal.objects import gotypes
+from shoal.objects.schema.empties import Empties
+
+STRUCT = "json: cannot unmarshal {} into Go struct field {} of type {}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "said"),
+    [
+        ("ConfigMap", {"metadata": {"name": 7}}, STRUCT.format("number", "ObjectMeta.metadata.name", "string")),
+        ("ConfigMap", {"metadata": []}, STRUCT.format("array", "ConfigMap.metadata", "v1.ObjectMeta")),
+        ("ConfigMap", {"data": []}, STRUCT.format("array", "ConfigMap.data", "map[string]string")),
+        ("ConfigMap", {"data": {"k": True}}, STRUCT.format("bool", "ConfigMap.data", "string")),
+        ("ConfigMap", {"binaryData": {"k": "no base64"}}, "illegal base64 data at input byte 2"),
+        ("ConfigMap", {"data": None, "immutable": "x"}, STRUCT.format("string", "ConfigMap.immutable", "bool")),
+        ("Pod", {"spec": {"containers": {}}}, STRUCT.format("object", "PodSpec.spec.containers", "[]v1.Container")),
+        (
+            "Pod",
+            {"spec": {"containers": [{"name": "a"}, {"image": 1}]}},
+            STRUCT.format("number", "Container.spec.containers.image", "string"),
+        ),
+        (
+            "Pod",
+            {"spec": {"activeDeadlineSeconds": 1.5}},
+            STRUCT.format("number 1.5", "PodSpec.spec.activeDeadlineSeconds", "int64"),
+        ),
+        (
+            "Pod",
+            {"metadata": {"creationTimestamp": "now"}},
+            'parsing time "now" as "2006-01-02T15:04:05Z07:00": cannot parse "now" as "2006"',
+        ),
+        ("Pod", {"metadata": {"name": "a"}, "spec": {"containers": []}}, ""),
+    ],
+)
+def test_the_first_that_cannot_be_read(kind: str, body: dict[str, Any], said: str) -> None:
+    schema = definition(definition_of("", "v1", kind))
+    assert gotypes.problem(body, kind, schema, definition) == said
+
+
+def test_empties_of_a_builtin_are_not_kept() -> None:
+    pod: dict[str, Any] = {
+        "metadata": {"labels": {}, "annotations": {"a": None}, "finalizers": [], "managedFields": []},
+        "spec": {
+            "volumes": [{"name": "v", "emptyDir": {}}],
+            "containers": [{"name": "a", "env": [], "resources": {"limits": {}}}],
+            "tolerations": [],
+            "nodeSelector": [],
+        },
+    }
+    Empties(definition(definition_of("", "v1", "Pod")), definition).drop(pod)
+    assert pod == {
+        "metadata": {"annotations": {"a": ""}, "managedFields": []},
+        "spec": {
+            "volumes": [{"name": "v", "emptyDir": {}}],
+            "containers": [{"name": "a", "resources": {}}],
+            # What is no map is left to be refused.
+            "nodeSelector": [],
+        },
+    }
