@@ -36,11 +36,12 @@ class Load:
 
     @property
     def statuses(self) -> Counter[int]:
-        return sum((client.record.statuses for client in self.clients), Counter())
+        # Copies: the clients go on.
+        return sum((Counter(client.record.statuses) for client in self.clients), Counter())
 
     @property
     def unanswered(self) -> Counter[str]:
-        return sum((client.record.unanswered for client in self.clients), Counter())
+        return sum((Counter(client.record.unanswered) for client in self.clients), Counter())
 
     def start(self) -> None:
         for follower in self.followers:

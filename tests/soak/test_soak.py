@@ -27,8 +27,8 @@ from tests.soak.machines import Machine, Machines, eventually
 DISK = "600m"
 """etcd takes 64 MiB at a time for its log, and its quota."""
 PAUSED = 20.0
-AWAY = 12.0
-"""Seconds: longer than one waits for an answer, so that somebody else is asked."""
+AWAY = 18.0
+"""Seconds: longer than a hub waits for etcd, and most clients for a hub."""
 
 
 def judge(load: Load) -> None:
