@@ -113,10 +113,12 @@ def _unlike(pods: Iterable[Object]) -> list[Object]:
 
 
 def _ways(kinds: Sequence[_Kind], most: float) -> list[tuple[_Kind, ...]]:
-    """Some nodes that together cost less than that, the cheapest first; with none of them at all pods may fit too."""
+    """Some nodes that together cost less than that, the cheapest first; with none of them at all pods may fit too. Of
+    two at one price, the one with fewer nodes: what is left free is in one piece then."""
     found = (way for count in range(NODES + 1) for way in itertools.combinations_with_replacement(kinds, count))
-    costs = ((sum(kind.price for kind in way), way) for way in found)
-    return [way for _, way in sorted((each for each in costs if each[0] < most), key=lambda each: each[0])]
+    costs = ((round(sum(kind.price for kind in way), 9), len(way), way) for way in found)
+    affordable = (each for each in costs if each[0] < most)
+    return [way for _, _, way in sorted(affordable, key=lambda each: each[:2])]
 
 
 def _plan(question: Question, pods: Iterable[Object], went: Mapping[str, str], way: Sequence[_Kind]) -> Plan | None:

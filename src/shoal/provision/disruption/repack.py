@@ -35,6 +35,8 @@ DROPS = 4
 
 FEW, WORST = 3, 12
 """So many nodes at most are exchanged for others, out of so many that cost most beyond what they need."""
+EXCHANGES = 4000
+"""Nodes that are looked at for that, as often as all of them are: the more there are, the fewer sets are tried."""
 
 
 def repack(snapshot: Snapshot, settings: Settings, rule: Decision, stop: Stop = never) -> Decision:
@@ -59,7 +61,8 @@ def repack(snapshot: Snapshot, settings: Settings, rule: Decision, stop: Stop = 
             break
         plan, _ = improve(moved.question, moved.plan, iterations=settings.iterations, stop=stop)
         options += [each for each in _as_command(moved, plan, some, settings) if approved(each, sums)]
-    for hope, some in _few(found, allowed(snapshot, UNDERUTILIZED)):
+    most_sets = max(EXCHANGES // max(len(snapshot.question.places), 1), 1)
+    for hope, some in _few(found, allowed(snapshot, UNDERUTILIZED))[:most_sets]:
         if stop() or hope <= max((each.savings for each in options), default=0.0):
             break
         moved = move(snapshot, some)
