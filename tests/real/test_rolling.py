@@ -130,7 +130,7 @@ def of_the_lease(record: Object) -> bool:
 
 def fenced(record: Object) -> bool:
     """Not of the leases of the process itself: that of the loops, and that of the worker processes it runs."""
-    return record["objectRef"]["resource"] != "leases"
+    return bool(record["objectRef"]["resource"] != "leases")
 
 
 def leading(machines: Machines) -> Machine:

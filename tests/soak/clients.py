@@ -55,6 +55,25 @@ class Cut(Exception):
     """The request was sent, and there was no answer."""
 
 
+def connected(server: tuple[str, int], context: ssl.SSLContext, patience: float) -> http.client.HTTPSConnection:
+    """As the library does it; that one leaves a socket open whose handshake fails."""
+    plain = socket.create_connection(server, patience)
+    try:
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        dialled = context.wrap_socket(plain, server_hostname=server[0], do_handshake_on_connect=False)
+    except BaseException:
+        plain.close()
+        raise
+    try:
+        dialled.do_handshake()
+    except BaseException:
+        dialled.close()
+        raise
+    made = http.client.HTTPSConnection(*server, context=context, timeout=patience)
+    made.sock = dialled
+    return made
+
+
 class Client(threading.Thread):
     def __init__(self, number: int, place: Place, stop: threading.Event) -> None:
         super().__init__(name=f"client {number}", daemon=True)
@@ -120,37 +139,15 @@ class Client(threading.Thread):
         """Where nobody listens, nothing was sent: the next one is asked."""
         end = time.monotonic() + HANG
         while True:
-            if self._connection is None:
-                host, port = self._place.servers[self._turn % len(self._place.servers)]
-                self._connection = http.client.HTTPSConnection(
-                    host, port, context=self._place.context, timeout=self._patience
-                )
-            if self._connection.sock is not None:
+            if self._connection is not None and self._connection.sock is not None:
                 return self._connection
             try:
-                self._connection.sock = self._dialled(self._connection)
+                server = self._place.servers[self._turn % len(self._place.servers)]
+                self._connection = connected(server, self._place.context, self._patience)
             except LOST:
                 assert time.monotonic() < end, "nobody serves any more"
                 self._elsewhere()
                 time.sleep(self._dice.uniform(0.05, 0.2))
-
-    def _dialled(self, connection: http.client.HTTPSConnection) -> ssl.SSLSocket:
-        """As the library does it; that one leaves a socket open whose handshake fails."""
-        plain = socket.create_connection((connection.host, connection.port), self._patience)
-        try:
-            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            dialled = self._place.context.wrap_socket(
-                plain, server_hostname=connection.host, do_handshake_on_connect=False
-            )
-        except BaseException:
-            plain.close()
-            raise
-        try:
-            dialled.do_handshake()
-        except BaseException:
-            dialled.close()
-            raise
-        return dialled
 
     def _elsewhere(self) -> None:
         self.leave()

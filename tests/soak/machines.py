@@ -21,11 +21,12 @@ from typing import IO, TypeVar
 from tests.etcd import etcd_program, free_ports
 from tests.faults.processes import HANG, command
 from tests.fleet_story.netns import Network
-from tests.soak.clients import Place
+from tests.soak.clients import LOST, Place, connected
 from tests.soak.links import Links
 
 T = TypeVar("T")
 NAMES = ("m1", "m2", "m3")
+READY_SECONDS = 5.0
 QUOTA = 128 * 1024 * 1024
 
 
@@ -174,16 +175,22 @@ class Machines:
         return not self.is_ready(machine)
 
     def is_ready(self, machine: Machine) -> bool:
-        host, port = machine.hub_at
         authority = self._directory / machine.name / "hub" / "pki" / "ca.crt"
         if not authority.exists():
             return False
         try:
-            context = ssl.create_default_context(cafile=str(authority))
-            with urllib.request.urlopen(f"https://{host}:{port}/readyz", timeout=5, context=context) as answer:
-                return bool(answer.status == 200)
-        except (OSError, ssl.SSLError):
+            connection = connected(machine.hub_at, ssl.create_default_context(cafile=str(authority)), READY_SECONDS)
+        except LOST:
             return False
+        try:
+            connection.request("GET", "/readyz")
+            answer = connection.getresponse()
+            answer.read()
+            return answer.status == 200
+        except LOST:
+            return False
+        finally:
+            connection.close()
 
     @staticmethod
     def _alive(process: Process) -> bool:
