@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.apiserver.policies import cases, wrong
+from tests.apiserver.policies import cases, scenes, wrong
 from tests.real.beside import PROGRAMS, beside
 from tests.real.building import program
 from tests.serving import Answer, Cluster, Server
@@ -97,4 +97,19 @@ def test_refused_alike(both: Both, plural: str, name: str, spec: Object) -> None
     real, ours = (told(cluster.post(f"{cases.REGISTRATION}/{plural}?dryRun=All", body)) for cluster in both)
     for each in (real, ours):
         each["message"] = re.sub(r"\s+", " ", each["message"] or "")
+    assert ours == real
+
+
+@pytest.fixture(scope="module")
+def staged(both: Both) -> Both:
+    for cluster in both:
+        scenes.set_up(cluster)
+    for cluster in both:
+        cluster.eventually(partial(scenes.ready, cluster))
+    return both
+
+
+@pytest.mark.parametrize("scene", scenes.SCENES)
+def test_asked_and_answered_alike(staged: Both, scene: str) -> None:
+    real, ours = ([told(answer) for answer in scenes.SCENES[scene](cluster)] for cluster in staged)
     assert ours == real

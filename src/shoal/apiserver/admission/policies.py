@@ -152,7 +152,7 @@ def _refused(
 def _name(question: Question, new: Object | None, old: Object | None) -> str:
     """As errors call the object: it may have none yet."""
     metadata = (new or {}).get("metadata") or {}
-    return question.name(new, old) or metadata.get("name") or metadata.get("generateName") or "Unknown!"
+    return question.name(new, old) or metadata.get("name") or metadata.get("generateName") or "Unknown"
 
 
 class Mutating:

@@ -55,6 +55,8 @@ class Question:
         }
 
     def name(self, new: Object | None, old: Object | None) -> str:
+        if self.call.verb == "deletecollection":
+            return ""  # as upstream: the request has none
         return self.call.name or str(((new or old or {}).get("metadata") or {}).get("name") or "")
 
     @cached_property
