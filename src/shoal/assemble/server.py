@@ -85,6 +85,8 @@ class ServerSettings:
     """Who has connected before the server stops, and not asked yet, may do so for this long."""
     idle_seconds: float = IDLE_SECONDS
     """After which a logical cluster that is asked nothing sleeps."""
+    serving_given: bool = False
+    """Whether `serving.pem` is somebody else's, who looks after it."""
     bare_certificates: bool = False
     """Whether client certificates that name no logical cluster are of users of root."""
     routes: RoutesOf = no_routes
@@ -123,7 +125,8 @@ class ApiServer:
         clock = clock or SystemClock()
         authority = Authority(settings.directory, clock)
         covered = [settings.host, settings.reached_at, *settings.names]
-        authority.ensure_serving(covered)
+        if not settings.serving_given:
+            authority.ensure_serving(covered)
         address = Address(settings.reached_at, settings.port)
         metrics = Metrics()
         timed = TimedStore(store, metrics, clock)
@@ -155,8 +158,9 @@ class ApiServer:
         compactor = Compactor(store, core.cache, clock, settings.window)
         server._tasks.append(asyncio.create_task(compactor.run(), name="compactor"))
         server._tasks.append(asyncio.create_task(sleep.run(), name="sleep"))
-        rotation = Rotation(authority, covered, clock, http.renew)
-        server._tasks.append(asyncio.create_task(rotation.run(), name="rotation"))
+        if not settings.serving_given:
+            rotation = Rotation(authority, covered, clock, http.renew)
+            server._tasks.append(asyncio.create_task(rotation.run(), name="rotation"))
         return server
 
     def transport(self) -> InProcessTransport:

@@ -32,6 +32,7 @@ COMMANDS = {
     "restore": "makes a store of a backup, in SQLite or etcd",
     "fsck": "says what is wrong with a store, and what to do",
     "encrypt": "writes Secrets anew with the first of the encryption keys",
+    "envtest": "writes programs that stand in for envtest's kube-apiserver and etcd",
     "kubeconfig": "prints the admin's kubeconfig, or a managed cluster's",
     "status": "the fleet on one page",
     "top": "the fleet as it moves: workers, clusters, replicas, nodes, cost",

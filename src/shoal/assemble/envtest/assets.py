@@ -1,0 +1,40 @@
+"""A directory for KUBEBUILDER_ASSETS: `kube-apiserver` and `etcd`, which start Shoal, and a kubectl if one is found."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+APISERVER = "kube-apiserver"
+ETCD = "etcd"
+
+
+def write_assets(directory: Path, kubectl: str | None = None) -> list[str]:
+    """The names of what was written; `kubectl` is the path of one, else that of PATH."""
+    directory.mkdir(parents=True, exist_ok=True)
+    etcd = Path(__file__).with_name("etcd.py")
+    written = [
+        _launcher(directory / APISERVER, [sys.executable, "-m", "shoal.assemble.envtest"]),
+        # Without what the environment would load first: it starts in a twentieth of a second.
+        _launcher(directory / ETCD, [sys.executable, "-I", "-S", str(etcd)]),
+    ]
+    found = kubectl or shutil.which("kubectl")
+    if found is not None and Path(found).resolve() != (directory / "kubectl").resolve():
+        link = directory / "kubectl"
+        link.unlink(missing_ok=True)
+        link.symlink_to(os.path.abspath(found))
+        written.append("kubectl")
+    return written
+
+
+def _launcher(file: Path, command: list[str]) -> str:
+    text = f'#!/bin/sh\n# Written by shoal envtest.\nexec {shlex.join(command)} "$@"\n'
+    draft = file.with_name(f".{file.name}.{os.getpid()}")
+    draft.write_text(text)
+    draft.chmod(0o755)
+    # At once: a suite that starts meanwhile finds the old one or the new one.
+    draft.replace(file)
+    return file.name

@@ -1,0 +1,116 @@
+"""The flags envtest gives to kube-apiserver: those that are kept, those that say nothing here, and no others. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+KEPT = {
+    "advertise-address": "What clients are told to use, where it is not the address of --bind-address.",
+    "audit-log-maxbackup": "Rotated audit logs to keep; 0 keeps all.",
+    "audit-log-maxsize": "Megabytes after which the audit log is rotated.",
+    "audit-log-path": "Records every request; - is standard output.",
+    "audit-policy-file": "Which requests are recorded.",
+    "authorization-mode": "RBAC, or a list with it.",
+    "bind-address": "Where to listen.",
+    "cert-dir": "Where apiserver.crt and apiserver.key are, if --tls-cert-file does not say it.",
+    "client-ca-file": "Client certificates of this authority are users: CN their name, each O a group.",
+    "disable-admission-plugins": "Without ServiceAccount in it, every namespace gets its ServiceAccounts.",
+    "etcd-servers": "An etcd, or what stands in for it: whose data this server has.",
+    "secure-port": "Where to listen.",
+    "tls-cert-file": "The serving certificate.",
+    "tls-private-key-file": "Its key.",
+    "token-auth-file": "Users by token: token,user,uid,groups.",
+}
+UNUSED = (
+    "admission-control-config-file", "allow-privileged", "anonymous-auth", "api-audiences", "audit-log-format",
+    "audit-log-maxage", "audit-log-mode", "audit-webhook-config-file", "audit-webhook-mode", "contention-profiling",
+    "default-watch-cache-size", "delete-collection-workers", "emulated-version", "enable-admission-plugins",
+    "enable-aggregator-routing", "enable-bootstrap-token-auth", "enable-garbage-collector",
+    "enable-priority-and-fairness", "endpoint-reconciler-type", "etcd-cafile", "etcd-certfile",
+    "etcd-compaction-interval", "etcd-count-metric-poll-period", "etcd-keyfile", "etcd-prefix", "event-ttl",
+    "external-hostname", "feature-gates", "goaway-chance", "kubelet-certificate-authority",
+    "kubelet-client-certificate", "kubelet-client-key", "kubelet-preferred-address-types", "livez-grace-period",
+    "logging-format", "max-mutating-requests-inflight", "max-requests-inflight", "min-request-timeout",
+    "permit-port-sharing", "profiling", "proxy-client-cert-file", "proxy-client-key-file", "request-timeout",
+    "requestheader-allowed-names", "requestheader-client-ca-file", "requestheader-extra-headers-prefix",
+    "requestheader-group-headers", "requestheader-username-headers", "runtime-config",
+    "service-account-extend-token-expiration", "service-account-issuer", "service-account-jwks-uri",
+    "service-account-key-file", "service-account-lookup", "service-account-max-token-expiration",
+    "service-account-signing-key-file", "service-cluster-ip-range", "service-node-port-range",
+    "shutdown-delay-duration", "shutdown-send-retry-after", "storage-backend", "storage-media-type",
+    "strict-transport-security-directives", "tls-cipher-suites", "tls-min-version", "v", "vmodule", "watch-cache",
+    "watch-cache-sizes",
+)  # fmt: skip
+"""kube-apiserver knows them; here they change nothing, and a line says so."""
+QUIET = frozenset({
+    "allow-privileged", "service-account-issuer", "service-account-key-file", "service-account-signing-key-file",
+    "service-cluster-ip-range", "v",
+})  # fmt: skip
+"""envtest gives them to everybody: nobody asked for anything by them."""
+
+LOOPS = "SHOAL_ENVTEST_LOOPS"
+CHOICES = ("cleaning", "cluster", "none")
+"""The first is the default: namespaces go, owned objects go with their owners, and nothing else moves by itself."""
+
+
+class FlagError(Exception):
+    """In kube-apiserver's words, where it has some."""
+
+
+@dataclass(frozen=True)
+class Flags:
+    values: dict[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    help: bool = False
+
+    def get(self, name: str, default: str = "") -> str:
+        return self.values.get(name, default)
+
+    @property
+    def service_accounts(self) -> bool:
+        return "ServiceAccount" not in self.get("disable-admission-plugins").split(",")
+
+
+def parse(arguments: list[str]) -> Flags:
+    """`--name=value`, `--name value` or `--name`; a name given again replaces the first, but for lists of plugins."""
+    values: dict[str, str] = {}
+    warnings: list[str] = []
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        if word in ("-h", "--help"):
+            return Flags(help=True)
+        if not word.startswith("--") and word != "-v":
+            raise FlagError(f'"kube-apiserver" does not take any arguments, got ["{word}"]')
+        name, equals, value = word.lstrip("-").partition("=")
+        if not equals:
+            value = rest.pop(0) if rest and not rest[0].startswith("-") else "true"
+        if name in UNUSED:
+            if name not in QUIET:
+                warnings.append(f"--{name} changes nothing here")
+            continue
+        if name not in KEPT:
+            raise FlagError(f"unknown flag: --{name}")
+        values[name] = f"{values[name]},{value}" if name == "disable-admission-plugins" and name in values else value
+    _check(values)
+    return Flags(values, tuple(warnings))
+
+
+def _check(values: dict[str, str]) -> None:
+    port = values.get("secure-port", "6443")
+    if not port.isdigit() or not 0 <= int(port) <= 65535:
+        raise FlagError(f'invalid argument "{port}" for "--secure-port" flag')
+    modes = values.get("authorization-mode", "RBAC").split(",")
+    if "RBAC" not in modes:
+        raise FlagError(f"--authorization-mode={','.join(modes)}: only RBAC is here, alone or in a list")
+    if "AlwaysAllow" in modes:
+        raise FlagError("--authorization-mode: AlwaysAllow is not here")
+    if not values.get("etcd-servers"):
+        raise FlagError("--etcd-servers must be specified")
+
+
+def usage() -> str:
+    lines = ["Shoal, in the place of kube-apiserver.", "", "Flags:"]
+    lines += [f"      --{name:<28} {text}" for name, text in KEPT.items()]
+    lines += ["", "Known and without effect:"] + [f"      --{name}" for name in UNUSED]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,116 @@
+"""What a test gets: one logical cluster, its address and credentials for any client, and a plain request for the rest.
+
+The standard library alone: clients of a test are its own affair.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import ssl
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+Object = dict[str, Any]
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+WAIT_SECONDS = 60.0
+"""For what happens by itself; a hang guard."""
+
+
+class RequestFailed(Exception):
+    """The server said no; `status` is its Status object."""
+
+    def __init__(self, code: int, status: Any) -> None:
+        said = status.get("message") if isinstance(status, dict) else status
+        super().__init__(f"{code}: {said}")
+        self.code, self.status = code, status
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A server, and its administrator."""
+
+    url: str
+    token: str
+    authority: str
+    """PEM."""
+
+    def request(self, method: str, path: str, body: object = None, content_type: str = "application/json") -> Any:
+        """One request; the decoded answer. RequestFailed for 400 and above."""
+        url = urlsplit(self.url)
+        context = ssl.create_default_context(cadata=self.authority)
+        connection = http.client.HTTPSConnection(url.hostname or "", url.port, context=context, timeout=WAIT_SECONDS)
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": content_type}
+        try:
+            connection.request(method, url.path + path, None if body is None else json.dumps(body), headers)
+            answer = connection.getresponse()
+            text = answer.read()
+        finally:
+            connection.close()
+        found = json.loads(text) if answer.headers.get_content_type() == "application/json" else text.decode()
+        if answer.status >= 400:
+            raise RequestFailed(answer.status, found)
+        return found
+
+
+@dataclass(frozen=True)
+class Cluster(Endpoint):
+    name: str = ""
+    kubeconfig: Path = field(default=Path())
+    """A file for any client."""
+
+    def as_dict(self) -> dict[str, str]:
+        """For clients that take their settings one by one."""
+        found = {"url": self.url, "token": self.token, "ca": self.authority, "kubeconfig": str(self.kubeconfig)}
+        return {**found, "name": self.name}
+
+    def add_nodes(self, count: int) -> list[str]:
+        """Simulated ones, which run pods as far as a simulated node does; their names."""
+        names = [f"node-{number}" for number in range(1, count + 1)]
+        for name in names:
+            labels = {"shoal.dev/simulated": "true", "kubernetes.io/hostname": name}
+            node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
+            self.request("POST", "/api/v1/nodes", node)
+        return names
+
+    def add_definitions(self, definitions: Iterable[Object]) -> list[str]:
+        """CustomResourceDefinitions, served when this returns; their names."""
+        names = []
+        for body in definitions:
+            name = body["metadata"]["name"]
+            query = "fieldManager=shoal-testing&force=true"
+            self.request("PATCH", f"{DEFINITIONS}/{name}?{query}", body, "application/apply-patch+yaml")
+            names.append(name)
+        for name in names:
+            self._established(name)
+        return names
+
+    def _established(self, name: str) -> None:
+        end = time.monotonic() + WAIT_SECONDS
+        while time.monotonic() < end:
+            found = self.request("GET", f"{DEFINITIONS}/{name}")
+            conditions = (found.get("status") or {}).get("conditions") or ()
+            if any((each["type"], each["status"]) == ("Established", "True") for each in conditions):
+                return
+            time.sleep(0.01)
+        raise TimeoutError(f"the definition {name} is not established: {conditions}")
+
+
+def kubeconfig(endpoint: Endpoint, name: str) -> str:
+    """JSON, which every reader of kubeconfigs reads."""
+    authority = base64.b64encode(endpoint.authority.encode()).decode()
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": {"server": endpoint.url, "certificate-authority-data": authority}}],
+        "users": [{"name": "admin", "user": {"token": endpoint.token}}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": "admin"}}],
+        "current-context": name,
+    }
+    return json.dumps(config, indent=1)

@@ -1,0 +1,79 @@
+"""The pytest plugin: `shoal_cluster`, `shoal_clusters`, `shoal_crds`, and the mark `shoal(nodes=…, profile=…)`.
+
+Loaded by every pytest of an environment that has Shoal, so it loads nothing itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from shoal.testing.cluster import Cluster
+    from shoal.testing.server import Server
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "shoal(nodes=0, profile='cluster'): what the cluster of the fixture shoal_cluster is made of"
+    )
+
+
+@pytest.fixture(scope="session")
+def shoal_server() -> Iterator[Server]:
+    """One Shoal for all tests of this process; with xdist, one for each worker."""
+    from shoal.testing.server import Server  # noqa: PLC0415
+
+    server = Server()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def shoal_clusters(shoal_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Cluster]]:
+    """A function that makes clusters, `shoal_clusters(nodes=2)`; they go with the test."""
+    made: list[Cluster] = []
+
+    def make(*, nodes: int = 0, profile: str = "cluster") -> Cluster:
+        file = tmp_path_factory.mktemp("shoal") / "kubeconfig"
+        made.append(shoal_server.make_cluster(file, profile=profile, nodes=nodes))
+        return made[-1]
+
+    yield make
+    for cluster in made:
+        shoal_server.remove_cluster(cluster)
+
+
+@pytest.fixture
+def shoal_cluster(request: pytest.FixtureRequest, shoal_clusters: Callable[..., Cluster]) -> Cluster:
+    """A cluster of this test's own: `url`, `token`, `authority`, `kubeconfig`, `as_dict()`."""
+    mark = request.node.get_closest_marker("shoal")
+    return shoal_clusters(**(mark.kwargs if mark is not None else {}))
+
+
+@pytest.fixture
+def shoal_crds(shoal_cluster: Cluster) -> Callable[..., list[str]]:
+    """A function that makes the cluster serve CustomResourceDefinitions: objects, YAML files or directories of them."""
+
+    def add(*sources: dict[str, Any] | str | Path) -> list[str]:
+        return shoal_cluster.add_definitions(_definitions(sources))
+
+    return add
+
+
+def _definitions(sources: tuple[dict[str, Any] | str | Path, ...]) -> Iterator[dict[str, Any]]:
+    import yaml  # noqa: PLC0415
+
+    for source in sources:
+        if isinstance(source, dict):
+            yield source
+            continue
+        path = Path(source)
+        files = sorted([*path.glob("*.yaml"), *path.glob("*.yml")]) if path.is_dir() else [path]
+        for file in files:
+            for body in yaml.safe_load_all(file.read_text()):
+                if isinstance(body, dict) and body.get("kind") == "CustomResourceDefinition":
+                    yield body

@@ -1,0 +1,69 @@
+"""A Shoal for the tests of one pytest process: started once, in a process that ends with it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from shoal.testing.cluster import Cluster, Endpoint, kubeconfig
+
+STOP_SECONDS = 20.0
+LOGICAL = "/apis/core.shoal.dev/v1alpha1/logicalclusters"
+
+
+class Server:
+    def __init__(self) -> None:
+        self._directory = tempfile.TemporaryDirectory(prefix="shoal-testing-", ignore_cleanup_errors=True)
+        self._log = Path(self._directory.name) / "log"
+        with self._log.open("wb") as log:
+            # Its standard input is held open by this process: when that ends, however it ends, so does the server.
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "shoal.testing.process", str(Path(self._directory.name) / "data")],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+            )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            self._process.wait()
+            raise RuntimeError(f"shoal did not start: {self._log.read_text(errors='replace')[-2000:]}")
+        self.root = Endpoint(**json.loads(line))
+        self._numbers = itertools.count(1)
+
+    def make_cluster(self, file: Path, *, profile: str = "cluster", nodes: int = 0) -> Cluster:
+        """Its kubeconfig is written to the file."""
+        name = f"test-{os.getpid()}-{next(self._numbers)}"
+        body = {
+            "apiVersion": "core.shoal.dev/v1alpha1",
+            "kind": "LogicalCluster",
+            "metadata": {"name": name},
+            "spec": {"profile": profile},
+        }
+        self.root.request("POST", LOGICAL, body)
+        made = Cluster(f"{self.root.url}/clusters/{name}", self.root.token, self.root.authority, name, file)
+        file.write_text(kubeconfig(made, name))
+        file.chmod(0o600)
+        if nodes:
+            made.add_nodes(nodes)
+        return made
+
+    def remove_cluster(self, cluster: Cluster) -> None:
+        self.root.request("DELETE", f"{LOGICAL}/{cluster.name}")
+
+    def stop(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+        self._directory.cleanup()
