@@ -16,7 +16,7 @@ REST_SECONDS = 0.7
 HEARTBEATS = "coordination.k8s.io/v1/leases"
 SUPERVISOR = "supervisor-"
 """A hub that starts writes such a Lease for itself, some moment after it is ready."""
-PASSING = "/api/v1/events"
+PASSING = {"/api/v1/events", "/apis/events.k8s.io/v1/events"}
 """They go by themselves, an hour later."""
 
 
@@ -71,7 +71,7 @@ def everything(fleet: Fleet, paths: set[str]) -> dict[Place, str]:
     """The resourceVersions by place, Events aside. Whoever administers a root sees all clusters of its store."""
     found = {}
     for owner in (HUB, *WORKERS):
-        for path in paths - {PASSING}:
+        for path in paths - PASSING:
             for obj in fleet.api(owner).items(f"/clusters/*{path}"):
                 metadata = obj["metadata"]
                 cluster, name = metadata["annotations"]["shoal.dev/cluster"], metadata["name"]
