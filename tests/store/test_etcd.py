@@ -149,6 +149,24 @@ async def test_one_compacts_and_the_other_is_content(etcd: Etcd) -> None:
         assert len(await state(c)) == 11
 
 
+async def test_what_others_write_during_a_look_at_the_claim_is_no_way_back(
+    etcd: Etcd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server looks at it once soon after its start, if history was compacted."""
+    settings = etcd.settings()
+    async with opened(settings) as a, opened(settings) as b:
+        call = a._connection.call
+
+        async def overtaken(method: Any, request: Any) -> Any:
+            answer = await call(method, request)
+            await a._feed.reached(await b.put("/faster", b"v", 0))
+            return answer
+
+        monkeypatch.setattr(a._connection, "call", overtaken)
+        await a._check_same()
+        assert not a.failure.done()
+
+
 async def test_notes_are_kept_once(etcd: Etcd) -> None:
     settings = etcd.settings()
     async with opened(settings) as a, opened(settings) as b:

@@ -314,7 +314,9 @@ class EtcdStore:
             )
 
     async def _check_same(self) -> None:
-        """After a cut: etcd may have been wiped, or restored from a snapshot."""
+        """After a cut, or a change of the claim: etcd may have been wiped, or restored from a snapshot."""
+        # Before it is asked: what is delivered while the answer comes is newer than the answer.
+        seen = self.revision
         try:
             found = await read_claim(self._connection, self._keys)
         except StoreUnavailable:
@@ -326,9 +328,9 @@ class EtcdStore:
                 f"{where}: {self._keys.prefix}/ {there} now, this server served {self._id}",
                 "restore etcd from a snapshot, then start the server again",
             )
-        if found.revision < self.revision:
+        if found.revision < seen:
             raise StoreLost(
-                f"{where}: the store went back from revision {self.revision} to {found.revision}",
+                f"{where}: the store went back from revision {seen} to {found.revision}",
                 "it was restored from a snapshot: start the server again, and its clients will list anew",
             )
 
