@@ -16,10 +16,11 @@ import pytest
 
 from shoal.apiserver.authn import LOOPS
 from tests.serving import config_map
-from tests.soak.clients import Client
+from tests.soak.clients import LEAKED, Client
 from tests.soak.load import Load, said
 from tests.soak.machines import Machine, Machines, eventually
 
+pytestmark = pytest.mark.filterwarnings(LEAKED)
 Object = dict[str, Any]
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/shoal-loops"
 POLICY = {

@@ -26,6 +26,9 @@ Object = dict[str, Any]
 PATIENCE, LONG_PATIENCE = 8.0, 25.0
 """Seconds until somebody else is asked; some wait until the server itself gives up."""
 LOST = (OSError, http.client.HTTPException)
+LEAKED = "ignore:unclosed <ssl.SSLSocket:ResourceWarning"
+"""What a test whose servers die has to ignore: Python's `ssl` loses a socket that is reset between its connection and
+its first handshake byte, and nobody has it to close it."""
 
 
 @dataclass

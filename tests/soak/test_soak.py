@@ -18,12 +18,13 @@ import pytest
 
 from tests.faults.processes import Up
 from tests.fleet_story.netns import missing
-from tests.soak.clients import Place
+from tests.soak.clients import LEAKED, Place
 from tests.soak.disks import fill_disk, is_root, small_disk
 from tests.soak.etcdctl import fill, make_room
 from tests.soak.load import Load, said
 from tests.soak.machines import Machine, Machines, eventually
 
+pytestmark = pytest.mark.filterwarnings(LEAKED)
 DISK = "600m"
 """etcd takes 64 MiB at a time for its log, and its quota."""
 PAUSED = 20.0
