@@ -22,6 +22,8 @@ from tests.serving import Answer, Cluster
 Object = dict[str, Any]
 
 REASONS = (
+    "Go",
+    "a Go project",
     "a browser",
     "a cloud",
     "a cluster of your own",
