@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.apiserver.policies import cases
+from tests.apiserver.policies import cases, wrong
 from tests.serving import Cluster
 
 GOLDEN = json.loads(Path(__file__).with_name("golden.json").read_text())
@@ -34,3 +34,14 @@ def test_answers(ruled: Cluster, name: str) -> None:
             "containers": [each["name"] for each in spec["template"]["spec"]["containers"]],
         }
     assert [answer.status, made, answer.headers.get("warning", "")] == GOLDEN[name]
+
+
+def test_what_is_wrong_is_refused(ruled: Cluster) -> None:
+    """In which words, `tests/real/test_policies.py` compares."""
+    kinds = {"validatingadmissionpolicies": wrong.VALIDATING, "mutatingadmissionpolicies": wrong.MUTATING}
+    kinds["validatingadmissionpolicybindings"] = wrong.BINDINGS
+    for plural, table in kinds.items():
+        for name, spec in table.items():
+            given = spec if plural.endswith("bindings") else {**wrong.MATCH, **spec}
+            answer = ruled.post(f"{cases.REGISTRATION}/{plural}", {"metadata": {"name": name}, "spec": given})
+            assert (name, answer.status) == (name, 201 if name in wrong.FINE else 422)

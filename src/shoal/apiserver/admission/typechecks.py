@@ -21,12 +21,10 @@ RESOURCE = (EXEMPT, "validatingadmissionpolicies")
 
 
 def observe(core: Core, call: Call, new: Object) -> None:
-    """Completes a policy whose spec is new."""
+    """Completes a policy whose spec is new. Nothing of it is validated yet, beyond the types of its fields."""
     status, generation = new.get("status") or {}, new["metadata"].get("generation", 1)
     if call.target.subresource or status.get("observedGeneration") == generation or not new.get("spec"):
         return
-    if call.resource.rules.validate(new, None):
-        return  # it is refused
     # Only who writes policies needs CEL.
     from shoal.kinds.policies.typechecking import MOST_KINDS, Kind, kind_type, type_warnings  # noqa: PLC0415
     from shoal.objects.cel.types import DYN  # noqa: PLC0415
@@ -41,8 +39,8 @@ def observe(core: Core, call: Call, new: Object) -> None:
     kinds = [Kind(f"{each.group}/{each.version}, Kind={each.kind}", type_of(each)) for each in chosen]
     params: Type | None = None
     if spec.get("paramKind") is not None:
-        group, _, version = spec["paramKind"]["apiVersion"].rpartition("/")
-        named = (each for each in registry.resources(group, version) if each.kind == spec["paramKind"]["kind"])
+        group, _, version = (spec["paramKind"].get("apiVersion") or "").rpartition("/")
+        named = (each for each in registry.resources(group, version) if each.kind == spec["paramKind"].get("kind"))
         found = next(named, None)
         params = DYN if found is None else type_of(found)
     warnings = type_warnings(spec, kinds, params)
@@ -52,12 +50,13 @@ def observe(core: Core, call: Call, new: Object) -> None:
 
 def _about(registry: Registry, spec: Object) -> Iterator[Resource]:
     """The resources that rules name one by one."""
-    for rule in spec["matchConstraints"]["resourceRules"]:
-        if any("*" in each for key in ("apiGroups", "apiVersions") for each in rule[key]):
+    for rule in (spec.get("matchConstraints") or {}).get("resourceRules") or ():
+        groups, versions = rule.get("apiGroups") or (), rule.get("apiVersions") or ()
+        if any("*" in each for each in (*groups, *versions)):
             continue
-        plurals = [each for each in rule["resources"] if "*" not in each and "/" not in each]
-        for group in sorted(rule["apiGroups"]):
-            for version in sorted(rule["apiVersions"]):
+        plurals = [each for each in rule.get("resources") or () if "*" not in each and "/" not in each]
+        for group in sorted(groups):
+            for version in sorted(versions):
                 for plural in sorted(plurals):
                     found = registry.find(group, version, plural)
                     if found is not None:

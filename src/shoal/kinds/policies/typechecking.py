@@ -5,7 +5,7 @@ A policy is accepted and evaluated whatever is found here: at its evaluation obj
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from shoal.kinds.definitions import definition
@@ -59,19 +59,20 @@ def _reference(schema: Object) -> str:
 
 def type_warnings(spec: Object, kinds: list[Kind], params: Type | None) -> list[Object]:
     """As the status has them. `params` is DYN where nobody knows the kind, and None where there is none."""
+    known = [(kind.shown, _environment(spec, kind.type, params)) for kind in kinds]
     warnings: list[Object] = []
     for i, check in enumerate(spec.get("validations") or ()):
         for field in ("expression", "messageExpression"):
-            text = check.get(field) or ""
-            if not text and field == "messageExpression":
+            text = check.get(field)
+            if not text:
                 continue
-            told = [f"{kind.shown}: {issue}\n" for kind in kinds for issue in _issues(text, spec, kind.type, params)]
+            told = [f"{shown}: {issue}\n" for shown, names in known for issue in _issues(text, names)]
             if told:
                 warnings.append({"fieldRef": f"spec.validations[{i}].{field}", "warning": "\n".join(told)})
     return warnings
 
 
-def _issues(text: str, spec: Object, kind: Type, params: Type | None) -> Iterator[str]:
+def _environment(spec: Object, kind: Type, params: Type | None) -> cel.Environment:
     names: dict[str, Type] = {"object": kind, "oldObject": kind, "request": REQUEST, "namespaceObject": NAMESPACE}
     names["authorizer"] = AUTHORIZER
     if params is not None:
@@ -80,13 +81,19 @@ def _issues(text: str, spec: Object, kind: Type, params: Type | None) -> Iterato
     for variable in spec.get("variables") or ():
         known = _known(names, variables)
         try:
-            variables[variable["name"]] = kept_type(cel.check_in(variable["expression"], known))
+            made = kept_type(cel.check_in(variable.get("expression") or "", known))
         except cel.CompileError:
-            variables[variable["name"]] = DYN
+            made = DYN
+        variables[variable.get("name") or ""] = made
+    return _known(names, variables)
+
+
+def _issues(text: str, known: cel.Environment) -> list[str]:
     try:
-        cel.check_in(text, _known(names, variables))
+        cel.check_in(text, known)
     except cel.CompileError as error:
-        yield str(error)
+        return [str(error)]
+    return []
 
 
 def _known(names: Mapping[str, Type], variables: Mapping[str, Type]) -> cel.Environment:
