@@ -180,7 +180,8 @@ async def test_health_and_metrics_are_served_where_asked(tmp_path: Path) -> None
 
             assert await asyncio.to_thread(read, "/healthz") == "ok"
             assert await asyncio.to_thread(read, "/readyz") == "ok"
-            assert 'leader_election_master_status{name="shoal-controllers-capi"} ' in await asyncio.to_thread(read, "/metrics")
+            said = await asyncio.to_thread(read, "/metrics")
+            assert 'leader_election_master_status{name="shoal-controllers-capi"} ' in said
 
 
 @pytest.mark.anyio
