@@ -22,6 +22,12 @@ def transfer(kind: str, path: str, source: str) -> dict[str, Any]:
     return {"op": kind, "path": path, "from": source}
 
 
+NO_INDEX = (
+    "error in add for path: '/l/x': value was not a proper array index: 'x': "
+    'strconv.Atoi: parsing "x": invalid syntax'
+)
+
+
 @pytest.mark.parametrize(
     ("document", "patch", "expected"),
     [
@@ -69,8 +75,7 @@ def test_operations(document: Any, patch: list[dict[str, Any]], expected: Any) -
         ),
         (
             op("add", "/l/x", 1),
-            "error in add for path: '/l/x': value was not a proper array index: 'x': strconv.Atoi: "
-            + 'parsing "x": invalid syntax',
+            NO_INDEX,
         ),
         (op("remove", "/x"), "error in remove for path: '/x': Unable to remove nonexistent key: x: missing value"),
         (
