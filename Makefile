@@ -31,7 +31,7 @@ format: setup-dev
 
 # Exit code 5 of pytest: nothing has this mark.
 real: setup-dev  ## with programs of the outside world, as far as this machine has them
-	@$(python) -m tests.real.building capi cel clientgo clusterctl e2e.test etcd flux helm3 helm4 karpenter kind kube-apiserver kube-controller-manager kube-scheduler kubectl nats-server
+	@$(python) -m tests.real.building capi cel clientgo clusterctl controllerruntime-builder.test controllerruntime-client.test controllerruntime-controller.test controllerruntime-webhook.test e2e.test etcd flux helm3 helm4 karpenter kind kube-apiserver kube-controller-manager kube-scheduler kubectl nats-server
 	@$(python) -m pytest -q -m real -n 3 --dist loadfile $(ARGS) || { code=$$?; test $$code = 5 && echo "NOT RUN: real tests (none yet)"; }
 
 web: setup-dev  ## the dashboard's tests, and whether the committed bundle is what web/ makes

@@ -37,7 +37,16 @@ def _kubernetes(package: str, *, is_test: bool = False) -> Program:
     return Program("kubernetes", f"k8s.io/kubernetes/{package}", "v1.36.4", is_test)
 
 
+def _suite(package: str) -> Program:
+    """Of controller-runtime; each starts an API server by envtest."""
+    return Program("controllerruntime", f"sigs.k8s.io/controller-runtime/pkg/{package}", "v0.24.1", is_test=True)
+
+
+SUITES = ("builder", "client", "controller", "webhook")
+"""Of controller-runtime's, those that `make real` runs."""
+
 PROGRAMS = {
+    **{f"controllerruntime-{name}.test": _suite(name) for name in SUITES},
     "capi": Program("capi", "shoal.dev/peers/capi", "v1.14.2"),
     "cel": Program("cel", "shoal.dev/peers/cel", "v1.36.4"),
     "clientgo": Program("clientgo", "shoal.dev/peers/clientgo", "v0.36.4"),

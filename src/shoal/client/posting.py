@@ -97,7 +97,10 @@ async def _read(answer: aiohttp.ClientResponse, most: int) -> bytes:
 def _context(authority: bytes) -> ssl.SSLContext:
     """Trusts that authority alone, or those of the system where none is named."""
     try:
-        return ssl.create_default_context(cadata=authority.decode() if authority else None)
+        context = ssl.create_default_context(cadata=authority.decode() if authority else None)
+        # As in Go, what is trusted need not be an authority: a bundle may be the server's own certificate.
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        return context
     except (UnicodeDecodeError, ssl.SSLError) as error:
         raise Unreachable(f"unable to load root certificates: {error}") from error
 

@@ -42,7 +42,7 @@ async def create(core: Core, call: Call) -> Response:
     options = write_options(call.query, "CreateOptions")
     obj = read_body(call.request, call.resource.kind)
     check_type(call, obj)
-    if obj["metadata"].get("resourceVersion") not in (None, "", "0"):
+    if obj["metadata"].get("resourceVersion") not in (None, "", "0") and not options.dry_run:
         raise BadRequest("resourceVersion should not be set on objects to be created")
     check_fields(call, options, obj, call.request.body)
     return await create_object(core, call, options, obj, owned=False)

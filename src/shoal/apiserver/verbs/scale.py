@@ -11,12 +11,14 @@ from shoal.apiserver.admission.shown import Form
 from shoal.apiserver.core import Call, Core
 from shoal.apiserver.encoding import decode
 from shoal.apiserver.negotiate import no_transform, patch_type
-from shoal.apiserver.options import write_options
+from shoal.apiserver.options import WriteOptions, apply_options, write_options
 from shoal.apiserver.registry import ScalePaths
 from shoal.apiserver.render import served_object
 from shoal.apiserver.verbs.update import Make, change
 from shoal.apiserver.writing import member, read_body
-from shoal.objects import jsonpatch, mergepatch, strategic, strictjson
+from shoal.clock import rfc3339
+from shoal.objects import jsonpatch, mergepatch, strategic, strictjson, yaml_read
+from shoal.objects.apply import apply
 from shoal.objects.errors import BadRequest, Invalid, UnsupportedMedia, invalid_object, invalid_value
 from shoal.objects.jsonpath import get_path, set_path
 from shoal.objects.selectors import from_label_selector
@@ -43,7 +45,7 @@ async def update_scale(core: Core, call: Call) -> Response:
 async def patch_scale(core: Core, call: Call) -> Response:
     form = patch_type(call.request.headers.get("content-type", ""), call.resource.custom)
     if form == "apply":
-        raise UnsupportedMedia("apply patches of the scale subresource are not supported; apply the object itself")
+        return await _apply(core, call)
     body = strictjson.loads(call.request.body)
     return await _write(core, call, "PatchOptions", lambda old: _patched(form, old, body))
 
@@ -73,6 +75,41 @@ async def _write(core: Core, call: Call, options_kind: str, make: Make) -> Respo
                 new["metadata"][field] = metadata[field]
         return new
 
+    return await _change(core, call, options, changed)
+
+
+async def _apply(core: Core, call: Call) -> Response:
+    """What is applied is the one field of the object that a Scale shows; its owner has it by this subresource."""
+    if call.resource.custom:
+        raise UnsupportedMedia("a Scale cannot be applied to a custom kind; apply the object itself")
+    options = write_options(call.query, "PatchOptions")
+    apply_options(options)
+    body = call.request.body
+    scale = strictjson.loads(body) if body[:1] == b"{" else yaml_read.loads(body)
+    if not isinstance(scale, dict) or (scale.get("apiVersion"), scale.get("kind")) != ("autoscaling/v1", "Scale"):
+        raise BadRequest("invalid object type: an autoscaling/v1 Scale is applied here")
+    resource = call.resource
+    config = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": call.name}}
+    wanted: Object = set_path(config, _paths(call).spec, _replicas(call, scale))
+
+    def changed(old: Object) -> Object:
+        return apply(
+            old,
+            orjson.loads(orjson.dumps(wanted)),
+            manager=options.field_manager,
+            api_version=resource.api_version,
+            schema=resource.model().types,
+            force=bool(options.force),
+            now=rfc3339(core.clock.now()),
+            subresource="scale",
+        )
+
+    return await _change(core, call, options, changed, owned=True)
+
+
+async def _change(core: Core, call: Call, options: WriteOptions, changed: Make, *, owned: bool = False) -> Response:
+    paths = _paths(call)
+
     def taken(obj: Object, scale: Object) -> Object:
         found: Object = set_path(orjson.loads(orjson.dumps(obj)), paths.spec, _replicas(call, scale))
         return found
@@ -80,7 +117,8 @@ async def _write(core: Core, call: Call, options_kind: str, make: Make) -> Respo
     plain = Call(
         call.request, call.target, call.verb, call.user, call.cluster, call.resource, call.kind, call.view, call.query
     )
-    answer = await change(core, plain, options, changed, form=Form(partial(_scale, call), taken, typed=False))
+    form = Form(partial(_scale, call), taken, typed=False)
+    answer = await change(core, plain, options, changed, owned=owned, form=form)
     assert isinstance(answer.body, bytes)
     return Response(answer.status, orjson.dumps(_scale(call, decode(answer.body))))
 

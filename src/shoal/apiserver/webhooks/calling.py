@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -114,7 +115,8 @@ class Calls:
         """
         query = f"?timeout={max(1, round(seconds))}s"
         if where.url:
-            return where.url + query, "", "", where.url + query
+            url = _joined(where.url) + query
+            return url, "", "", url
         name = f"{where.service}.{where.namespace}.svc"
         shown = f"https://{name}:{where.port}{where.path or '/'}{query}"
         try:
@@ -123,6 +125,15 @@ class Calls:
             raise CallFailed(f'Post "{shown}": {error}') from None
         dialled = f"[{address}]" if ":" in address else address
         return f"https://{dialled}:{port}{where.path or '/'}{query}", name, f"{name}:{where.port}", shown
+
+
+def _joined(url: str) -> str:
+    """The URL with single slashes in its path, as upstream joins it: many servers redirect from what has two."""
+    scheme, found, rest = url.partition("://")
+    return f"{scheme}{found}{_SLASHES.sub('/', rest)}" if "//" in rest else url
+
+
+_SLASHES = re.compile("//+")
 
 
 def _refusal(status: int, answer: bytes) -> str:
