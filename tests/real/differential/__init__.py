@@ -1,0 +1,1 @@
+"""The same requests at kube-apiserver and at Shoal."""
