@@ -169,7 +169,6 @@ class Authenticator:
             raise Unauthorized("the client certificate is of an earlier cluster of that name")
         return user
 
-
     def _bare_user(self, certificate: ClientCertificate) -> tuple[User, str] | None:
         if not self._bare_certificates or certificate.uris or not certificate.common_name:
             return None
