@@ -179,7 +179,7 @@ def test_what_the_docs_say_to_type(management: Management) -> None:
     project = Path(__file__).parents[2]
     management.apply((project / "examples/cluster-api.yaml").read_text())
     page = (project / "docs/cluster-api.md").read_text().partition("## Machines that fail")[2]
-    management.apply(page.partition("```\n")[2].partition("```")[0])
+    management.apply(page.partition("```yaml\n")[2].partition("```")[0])
 
     def healthy() -> bool:
         return (management.get("machinehealthchecks", "east").get("status") or {}).get("currentHealthy") == 3

@@ -91,7 +91,7 @@ def test_wrong_content_type_is_refused(cluster: Cluster, content_type: str) -> N
             "the body of the request was in an unknown format - accepted media types include: application/json",
         )
     answer = cluster.request("PATCH", f"{CONFIG_MAPS}/a", b"{}", Content_Type=content_type)
-    refused(answer, 415, "UnsupportedMediaType", "the body of the request was in an unknown format - accepted media ty")
+    refused(answer, 415, "UnsupportedMediaType", "415: Unsupported Media Type")
 
 
 @pytest.mark.parametrize(
@@ -223,4 +223,4 @@ def test_object_of_another_place_is_refused(cluster: Cluster) -> None:
     refused(cluster.post(nowhere, config_map("a")), 404, "NotFound", 'namespaces "nowhere" not found')
     refused(cluster.post(WIDGETS, config_map("a")), 400, "BadRequest", "")
     wrong = config_map("a") | {"apiVersion": "v9"}
-    refused(cluster.post(CONFIG_MAPS, wrong), 400, "BadRequest", "the API version in the data (v9) does not match the")
+    refused(cluster.post(CONFIG_MAPS, wrong), 400, "BadRequest", 'ConfigMap in version "v9" cannot be handled as a Co')

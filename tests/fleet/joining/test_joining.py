@@ -244,7 +244,7 @@ async def test_hubs_that_are_not_there_or_another(hub: Server, admin: Client, tm
     assert "is not the hub of the token" in str(error)
     assert error.exit_code == 4
     secret = await admin.get(SECRETS, joining.secret_name(token[:6]), "kube-system")
-    assert "shoal.dev/used-by" not in secret["metadata"]["annotations"]
+    assert "shoal.dev/used-by" not in secret["metadata"].get("annotations", {})
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         nobody = f"https://127.0.0.1:{free.getsockname()[1]}"
