@@ -11,6 +11,8 @@ from tests.serving import DEFINITIONS, Cluster, Server, fresh_cluster, running_s
 
 settings.register_profile("shoal", derandomize=True, deadline=None, print_blob=False)
 settings.load_profile("shoal")
+# Here, because tests of several folders import it.
+pytest.register_assert_rewrite("tests.store.contract")
 
 
 @pytest.fixture(scope="session")

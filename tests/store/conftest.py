@@ -15,8 +15,6 @@ from tests.etcd import Etcd, running_etcd
 if TYPE_CHECKING:
     from tests.store.contract import OpenStore
 
-pytest.register_assert_rewrite("tests.store.contract")
-
 
 @pytest.fixture
 def store_factory(tmp_path: Path) -> OpenStore:

@@ -89,4 +89,8 @@ async def _pieces(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise Unreachable(f"the stream broke: {error}") from error
     finally:
+        connection = answer.connection
+        if connection is not None and connection.transport is not None:
+            # Left in the middle: to take leave properly would wait for the other end, and outlive a loop that stops.
+            connection.transport.abort()
         answer.close()
