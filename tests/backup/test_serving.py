@@ -66,6 +66,7 @@ def test_a_running_server_is_backed_up_and_another_goes_on_with_it(tmp_path: Pat
         team.delete(f"{ROLES}/view").ok()
         seen = team.get(MAPS).ok()["metadata"]["resourceVersion"]
         server.call(server.shoal._loops.stop())
+        server.call(server.shoal.store.settled())  # what they had begun to write
         taken = [
             backup(BackupAsked(files[0], old, StoreSettings(), with_keys=True)),
             backup(BackupAsked(files[1], tmp_path, StoreSettings(), old / "kubeconfig", with_keys=True)),

@@ -12,23 +12,22 @@ from collections.abc import Sequence
 from shoal.objects.errors import StoreError
 from shoal.store.encrypted.keys import SEALED, KeyRing, missing, name_in
 from shoal.store.interface import Advance, Deliver, Event, KeyValue, Store, Subscription, Write
+from shoal.store.passing import PassingStore
 
 
-class EncryptedStore:
+class EncryptedStore(PassingStore):
     def __init__(self, store: Store, ring: KeyRing | None, kinds: Sequence[str]) -> None:
         """`kinds` as keys begin: core/secrets."""
-        self._store, self._ring = store, ring
+        super().__init__(store)
+        self._ring = ring
         self._prefixes = tuple(f"{kind}/" for kind in kinds) if ring is not None else ()
-        self.failure: asyncio.Future[StoreError] = asyncio.get_running_loop().create_future()
+        self._failure: asyncio.Future[StoreError] = asyncio.get_running_loop().create_future()
         store.failure.add_done_callback(self._failed_below)
 
     # --- writing ---
 
     def put(self, key: str, value: bytes, expected: int) -> asyncio.Future[int]:
         return self._store.put(key, self._sealed(key, value), expected)
-
-    def delete(self, key: str, expected: int) -> asyncio.Future[int]:
-        return self._store.delete(key, expected)
 
     def together(self, writes: Sequence[Write], above: int = 0) -> asyncio.Future[int]:
         if self._prefixes:
@@ -86,32 +85,11 @@ class EncryptedStore:
             raise missing(key, name_in(value), "no --encryption-key-file was given")
         return self._ring.open(key, value)
 
-    # --- as it is below ---
+    # --- how it is ---
 
     @property
-    def id(self) -> str:
-        return self._store.id
-
-    @property
-    def revision(self) -> int:
-        return self._store.revision
-
-    @property
-    def compacted(self) -> int:
-        return self._store.compacted
-
-    @property
-    def takes_together(self) -> bool:
-        return self._store.takes_together
-
-    async def settled(self) -> None:
-        await self._store.settled()
-
-    def fresh(self) -> asyncio.Future[None] | None:
-        return self._store.fresh()
-
-    async def compact(self, revision: int) -> None:
-        await self._store.compact(revision)
+    def failure(self) -> asyncio.Future[StoreError]:
+        return self._failure
 
     def problem(self) -> str:
         return str(self.failure.result()) if _has_failed(self.failure) else self._store.problem()
