@@ -224,3 +224,14 @@ def test_object_of_another_place_is_refused(cluster: Cluster) -> None:
     refused(cluster.post(WIDGETS, config_map("a")), 400, "BadRequest", "")
     wrong = config_map("a") | {"apiVersion": "v9"}
     refused(cluster.post(CONFIG_MAPS, wrong), 400, "BadRequest", 'ConfigMap in version "v9" cannot be handled as a Co')
+
+
+@pytest.mark.parametrize("metadata", ["x", ["A_b"], 5, None])
+@pytest.mark.parametrize("api_version", ["example.com/v1", [], "v9"])
+def test_metadata_that_is_no_object_of_another_kind(cluster: Cluster, metadata: object, api_version: object) -> None:
+    cluster.post(WIDGETS, widget("a")).ok()
+    wrong = {"apiVersion": api_version, "kind": "Gadget", "metadata": metadata, "spec": {"size": 1}}
+    for kind in ("merge", "apply"):
+        answer = cluster.patch(f"{WIDGETS}/a?fieldManager=m", wrong, kind)
+        assert answer.status in (400, 422), answer.body
+    assert cluster.post(WIDGETS, wrong).status in (400, 422)

@@ -53,6 +53,12 @@ def check_kind(resource: Resource, obj: Object, body: bytes | None, *, lenient: 
     obj["apiVersion"], obj["kind"] = resource.api_version, resource.kind
 
 
+def given_name(obj: Object) -> str:
+    """Of an object nobody has looked at yet; empty where it has none."""
+    metadata = obj.get("metadata")
+    return str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
+
+
 def _check_custom(resource: Resource, obj: Object, body: bytes | None, lenient: bool) -> None:
     api_version, kind = obj.get("apiVersion") or "", obj.get("kind") or ""
     if not kind:
@@ -63,9 +69,9 @@ def _check_custom(resource: Resource, obj: Object, body: bytes | None, lenient: 
     if api_version != resource.api_version:
         raise _other_version(resource, api_version)
     if kind != resource.kind:
-        metadata = obj.get("metadata")
-        name = str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
-        raise invalid_object(str(kind), resource.group, name, [invalid_value("kind", kind, f"must be {resource.kind}")])
+        raise invalid_object(
+            str(kind), resource.group, given_name(obj), [invalid_value("kind", kind, f"must be {resource.kind}")]
+        )
 
 
 def _check_builtin(resource: Resource, obj: Object, body: bytes | None, lenient: bool) -> None:

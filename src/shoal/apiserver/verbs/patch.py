@@ -10,6 +10,7 @@ import orjson
 from shoal.apiserver.core import Call, Core
 from shoal.apiserver.negotiate import patch_type
 from shoal.apiserver.options import WriteOptions, apply_options, write_options
+from shoal.apiserver.recognizing import given_name
 from shoal.apiserver.verbs.create import create_object
 from shoal.apiserver.verbs.update import Make, change
 from shoal.apiserver.writing import check_fields, check_readable, check_type, conflict, ignored_fields
@@ -102,10 +103,9 @@ def _check_kind(call: Call, new: Object) -> None:
     resource = call.resource
     for field, expected in (("apiVersion", resource.api_version), ("kind", resource.kind)):
         if resource.custom and new.get(field) != expected:
-            name = str((new.get("metadata") or {}).get("name") or "")
             said = "must be set" if field not in new else f"must be {expected}"
             title, group = str(new.get("kind") or ""), str(new.get("apiVersion") or "").rpartition("/")[0]
-            raise invalid_object(title, group, name, [invalid_value(field, new.get(field) or "", said)])
+            raise invalid_object(title, group, given_name(new), [invalid_value(field, new.get(field) or "", said)])
     check_type(call, new)
 
 
