@@ -64,7 +64,7 @@ def test_apply_migrates_to_server_side(kubectl: Kubectl) -> None:
 
 def test_apply_prune(kubectl: Kubectl) -> None:
     labels = {"app": "pruned"}
-    both = [config_map("keep", labels=labels), config_map("drop", labels=labels)]
+    both = [config_map("keep", {"a": "b"}, labels=labels), config_map("drop", {"a": "b"}, labels=labels)]
     prune = ("apply", "-f", "-", "--prune", "-l", "app=pruned", "--prune-allowlist=core/v1/ConfigMap")
     kubectl(*prune, given=both)
     assert kubectl(*prune, given=both[:1]).splitlines() == ["configmap/keep unchanged", "configmap/drop pruned"]
