@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.servers import free_port
 from shoal.apiserver.certificates import Authority
 from shoal.store.etcd import EtcdSettings
 from tests.real.building import built
@@ -127,8 +128,7 @@ def client_files(authority: Authority, directory: Path) -> dict[str, Path]:
 
 
 def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(opened.getsockname()[1]) for opened in sockets]
-    for opened in sockets:
-        opened.close()
-    return ports
+    found: set[int] = set()
+    while len(found) < count:
+        found.add(free_port())
+    return list(found)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from bench.servers import free_port
 from shoal.fleet.bus.settings import BusSettings
 from tests.real.building import program
 from tests.serving import HANG
@@ -24,8 +25,7 @@ class Nats:
 
     def __init__(self, directory: Path, *flags: str) -> None:
         self._directory, self._flags = directory, flags
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            self.port = taken.getsockname()[1]
+        self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
 

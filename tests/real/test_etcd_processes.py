@@ -157,7 +157,7 @@ def test_no_etcd_on_path(tmp_path: Path) -> None:
 def test_flags_that_do_not_fit(tmp_path: Path, given: str, complaint: str) -> None:
     code, said = refused(tmp_path / "data", *given.split())
     assert code == 2
-    assert said == f"error: {complaint}\nhint: shoal up --help\n"
+    assert said == f"error: {complaint}\nhint: shoal hub --help\n"
     assert not (tmp_path / "data").exists()
 
 

@@ -124,7 +124,13 @@ async def _make(connection: Connection, keys: Keys) -> None:
         raise StoreFormat(
             f"below {keys.prefix}/ a restore was begun and did not end; run shoal restore again, it begins anew"
         )
-    await check_nothing_foreign(connection, keys)
+    try:
+        await check_nothing_foreign(connection, keys)
+    except StoreFormat:
+        claim = await connection.call(lambda member: member.kv.Range, messages.get(keys.claim))
+        if claim.kvs:
+            return  # what was found is of a server that has claimed it meanwhile
+        raise
     record = json.dumps({"format": FORMAT, "id": str(uuid.uuid4())}).encode()
     # Another server may be as quick; then its claim stands and is read next.
     await connection.call(lambda member: member.kv.Txn, messages.put_if(keys.claim, record, 0))
