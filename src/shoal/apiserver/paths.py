@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 ROOT = "root"
 WILDCARD = "*"
+READS = ("GET", "HEAD", "OPTIONS")
+"""Methods that change nothing."""
 
 _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from shoal.apiserver.paths import Target
+from shoal.apiserver.paths import READS, Target
 from shoal.objects.wire import Answer, Request, Response, StreamResponse, Upgrade
 from shoal.telemetry import tracing
 
-READS = ("GET", "HEAD", "OPTIONS")
 UNTOLD = ("events", "leases", "tokenreviews", "subjectaccessreviews", "selfsubjectaccessreviews")
 OWN_LOOPS = "shoal-"
 """How their agents begin."""

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from shoal.apiserver.fairness.flows import Flow
-from shoal.apiserver.fairness.order import Node, Order
+from shoal.apiserver.fairness.order import Order
 from shoal.apiserver.fairness.seats import Seats
+from shoal.apiserver.paths import READS
 from shoal.apiserver.waiting import hand_on
 from shoal.objects.errors import StatusError, TooManyRequests
 from shoal.objects.wire import Answer, Handler, Request, Response, StreamResponse, Upgrade
 
-READS = ("GET", "HEAD", "OPTIONS")
 PER_BYTE = 1e-9
 """Seconds that it costs to send a byte, roughly: encryption and copies."""
 PER_WRITE = 0.0005
@@ -48,7 +48,6 @@ class Held:
     flow: Flow
     since: float
     answer: asyncio.Future[Answer]
-    node: Node[Held] | None = None
 
 
 class Dispatcher:
@@ -122,10 +121,10 @@ class Dispatcher:
         size = self._bytes + len(request.body)
         if not flow.level.queues or waiting >= flow.level.most or size > self._settings.most_bytes:
             return self._too_many()
-        held.node = order.push(_path(request, flow), held)
+        node = order.push(_path(request, flow), held)
         self._held[level], self._bytes = waiting + 1, size
-        if len(held.node.waiting) > flow.level.longest:
-            held.node.waiting.pop()
+        if len(node.waiting) > flow.level.longest:
+            node.waiting.pop()
             order.size -= 1
             self._let_go(held)
             return self._too_many()
