@@ -1,5 +1,5 @@
 // A thousand clusters: who may see them, that they are followed, keys, screen readers, frames, both themes, a narrow window.
-import { end, focused, frames, go, login, open, picture, please, press, says, tell, token, traces, until, url, violations } from "./session.mjs";
+import { arrive, end, focused, frames, go, login, open, picture, please, press, says, tell, token, traces, until, url, violations } from "./session.mjs";
 
 const { SHOAL_POOR_TOKEN: poor, SHOAL_CLUSTER: one } = process.env;
 const PAGES = ["", "clusters", "placements", "nodes", "sync", "events"];
@@ -89,10 +89,12 @@ async function keys(page) {
   await press(page, "Escape");
   const escaped = await until(page, () => document.querySelector(".map [aria-live]").textContent === "");
   await press(page, "ArrowRight", "Enter");
+  await arrive(page, "o/");
   await page.waitForSelector(".yaml pre");
   tell("map keys", { said, escaped, opened: await page.textContent("h1"), focused: await page.evaluate(() => document.activeElement.id) });
   await press(page, "Escape");
-  await page.waitForSelector("tbody tr");
+  await arrive(page, "clusters");
+  await page.waitForSelector("tbody a");
   const back = await page.textContent("h1");
 
   await press(page, "/");

@@ -59,9 +59,19 @@ export async function login(page, given) {
   await page.click("button[type=submit]");
 }
 
+const TITLES = { "": "Fleet", clusters: "Clusters", placements: "Placement", nodes: "Nodes", sync: "Sync", events: "Events" };
+
+/** Until the page is that one: the one before has headings and rows, too. */
+export const arrive = (page, path) =>
+  until(
+    page,
+    (title) => document.title.startsWith(title) && document.querySelector("main h1") !== null,
+    path.startsWith("o/") ? "ManagedCluster " : TITLES[path.split("/")[0]],
+  );
+
 export const go = async (page, path) => {
   await page.goto(`${url}/ui/#/${path}`);
-  await page.waitForSelector("main h1");
+  await arrive(page, path);
 };
 
 /** Until it is so. Not page.waitForFunction: that wants eval, which the page's policy forbids. */

@@ -1,5 +1,5 @@
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Who } from "../api/session";
 import { useLive } from "./hooks";
 
@@ -30,7 +30,7 @@ export function Shell({ page, place, who, theme, onTheme, onLogout, children }: 
   const live = useLive();
   const main = useRef<HTMLElement>(null);
   const first = useRef(true);
-  useEffect(() => {
+  useLayoutEffect(() => {
     // A new page is read from its beginning; the first one leaves the focus where the browser put it.
     if (!first.current) main.current?.focus();
     first.current = false;

@@ -1,5 +1,5 @@
 import { createContext } from "preact";
-import { useContext, useEffect, useMemo, useReducer, useState } from "preact/hooks";
+import { useContext, useEffect, useLayoutEffect, useMemo, useReducer, useState } from "preact/hooks";
 import type { Live } from "../api/live";
 
 export const LiveContext = createContext<Live | null>(null);
@@ -9,7 +9,7 @@ export function useLive(): Live {
   const live = useContext(LiveContext);
   if (!live) throw new Error("outside of the dashboard");
   const [, redraw] = useReducer((count: number) => count + 1, 0);
-  useEffect(() => live.subscribe(() => redraw(undefined as never)), [live]);
+  useLayoutEffect(() => live.subscribe(() => redraw(undefined as never)), [live]);
   return live;
 }
 
@@ -40,7 +40,7 @@ function decoded(part: string): string {
 export function useRoute(): string[] {
   const read = (): string[] => location.hash.replace(/^#\/?/, "").split("/").map(decoded);
   const [route, set] = useState(read);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const changed = (): void => set(read());
     addEventListener("hashchange", changed);
     return () => removeEventListener("hashchange", changed);
@@ -51,14 +51,14 @@ export function useRoute(): string[] {
 export const hrefOf = (link: readonly string[]): string => `#/o/${link.map((part) => encodeURIComponent(part || "-")).join("/")}`;
 
 export function useTitle(title: string): void {
-  useEffect(() => {
+  useLayoutEffect(() => {
     document.title = `${title} · Shoal`;
   }, [title]);
 }
 
-/** Keys that work wherever the focus is, except while somebody writes. */
+/** Keys that work wherever the focus is, except while somebody writes: from the moment on that the page is seen. */
 export function useKey(key: string, work: () => void): void {
-  useEffect(() => {
+  useLayoutEffect(() => {
     const pressed = (event: KeyboardEvent): void => {
       const at = event.target as HTMLElement;
       if (event.key !== key || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
