@@ -38,6 +38,17 @@ STRUCT = "json: cannot unmarshal {} into Go struct field {} of type {}"
             {"metadata": {"creationTimestamp": "now"}},
             'parsing time "now" as "2006-01-02T15:04:05Z07:00": cannot parse "now" as "2006"',
         ),
+        (
+            # What reads itself ends the reading; a wrong type is noted, and told when nothing worse comes.
+            "Pod",
+            {"metadata": {"name": 7, "creationTimestamp": "now"}},
+            'parsing time "now" as "2006-01-02T15:04:05Z07:00": cannot parse "now" as "2006"',
+        ),
+        (
+            "Pod",
+            {"spec": {"containers": {}, "overhead": {"cpu": {}}}},
+            "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+        ),
         ("Pod", {"metadata": {"name": "a"}, "spec": {"containers": []}}, ""),
     ],
 )

@@ -12,61 +12,74 @@ from base64 import b64decode
 from collections.abc import Callable
 from typing import Any
 
+from shoal.objects.quantity import Quantity
 from shoal.objects.schema.formats import is_date_time
 
 Schema = dict[str, Any]
 Resolve = Callable[[str], Schema]
 
 _NUMBERS = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
-_OWN_WORDS = ("resource.Quantity", "intstr.IntOrString", "v1.FieldsV1", "runtime.RawExtension", "v1.JSON")
+_OWN_WORDS = ("intstr.IntOrString", "v1.FieldsV1", "runtime.RawExtension", "v1.JSON")
 """They read themselves; their mistakes are told elsewhere."""
+_QUANTITY = "resource.Quantity"
+_NO_QUANTITY = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 _NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/]")
 
 
+class _Refused(Exception):
+    """By a type that reads itself: the decoder ends there, and forgets what it has noted of wrong types."""
+
+
 def problem(value: Any, kind: str, schema: Schema, resolve: Resolve) -> str:
-    """The first one in the order of the text; empty where there is none."""
-    return _members(value, schema["properties"], resolve, kind, "")
+    """What the decoder would tell, which is the first in the order of the text; empty where there is none."""
+    noted: list[str] = []
+    try:
+        _members(value, schema["properties"], resolve, kind, "", noted)
+    except _Refused as refused:
+        return str(refused)
+    return noted[0] if noted else ""
 
 
-def _members(value: Any, properties: Schema, resolve: Resolve, struct: str, path: str) -> str:
+def _members(value: Any, properties: Schema, resolve: Resolve, struct: str, path: str, noted: list[str]) -> None:
     for key, each in value.items():
         if key in properties:
-            said = _look(each, properties[key], resolve, struct, f"{path}.{key}".lstrip("."))
-            if said:
-                return said
-    return ""
+            _look(each, properties[key], resolve, struct, f"{path}.{key}".lstrip("."), noted)
 
 
-def _look(value: Any, schema: Schema, resolve: Resolve, struct: str, path: str) -> str:
+def _look(value: Any, schema: Schema, resolve: Resolve, struct: str, path: str, noted: list[str]) -> None:
     name = _name(schema)
     if value is None or name in _OWN_WORDS:
-        return ""
+        return
+    if name == _QUANTITY:
+        _read_quantity(value)
+        return
     schema = resolve(_reference(schema)) if name else schema
-    kind, form = schema.get("type"), schema.get("format", "")
-    properties = schema.get("properties")
+    kind, properties = schema.get("type"), schema.get("properties")
     if kind == "object" and properties is not None:
-        if not isinstance(value, dict):
-            return _cannot(value, struct, path, name)
-        return _members(value, properties, resolve, name.rpartition(".")[2], path)
-    if kind == "object":
-        inner = schema.get("additionalProperties")
-        if not isinstance(value, dict):
-            return _cannot(value, struct, path, go_type(schema, resolve))
-        # The decoder names the map itself for what is wrong in it.
-        return _first(value.values(), inner, resolve, struct, path) if isinstance(inner, dict) else ""
-    if kind == "array":
-        if not isinstance(value, list):
-            return _cannot(value, struct, path, go_type(schema, resolve))
-        return _first(value, schema.get("items") or {}, resolve, struct, path)
-    return _scalar(value, kind, form, struct, path)
+        if isinstance(value, dict):
+            _members(value, properties, resolve, name.rpartition(".")[2], path, noted)
+        else:
+            noted.append(_cannot(value, struct, path, name))
+    elif kind in ("object", "array"):
+        if not isinstance(value, dict if kind == "object" else list):
+            noted.append(_cannot(value, struct, path, go_type(schema, resolve)))
+            return
+        inner = schema.get("additionalProperties" if kind == "object" else "items")
+        if isinstance(inner, dict):
+            # The decoder names the map or list itself for what is wrong in it.
+            for each in value.values() if kind == "object" else value:
+                _look(each, inner, resolve, struct, path, noted)
+    elif said := _scalar(value, kind, schema.get("format", ""), struct, path):
+        noted.append(said)
 
 
-def _first(values: Any, schema: Schema, resolve: Resolve, struct: str, path: str) -> str:
-    for each in values:
-        said = _look(each, schema, resolve, struct, path)
-        if said:
-            return said
-    return ""
+def _read_quantity(value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise _Refused(_NO_QUANTITY)
+    try:
+        Quantity.parse(value)
+    except ValueError as error:
+        raise _Refused(str(error)) from None
 
 
 def _scalar(value: Any, kind: str | None, form: str, struct: str, path: str) -> str:
@@ -83,7 +96,8 @@ def _scalar(value: Any, kind: str | None, form: str, struct: str, path: str) -> 
         if form == "byte":
             return _base64(value)
         if form == "date-time" and value and not is_date_time(value):
-            return f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse "{value}" as "2006"'
+            said = f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse "{value}" as "2006"'
+            raise _Refused(said)
     return ""
 
 
