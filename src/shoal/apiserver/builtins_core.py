@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from shoal.apiserver.rules import Rules
-from shoal.kinds import endpoints, nodes, pods, quotas, replicationcontrollers, service_validation, services, volumes
+from shoal.kinds import (
+    endpoints,
+    nodes,
+    pod_warnings,
+    pods,
+    quotas,
+    replicationcontrollers,
+    service_validation,
+    service_warnings,
+    services,
+    volumes,
+)
 from shoal.objects.names import is_dns1123_label
 
 CORE_RULES: dict[str, Rules] = {
@@ -15,9 +26,15 @@ CORE_RULES: dict[str, Rules] = {
         prepare_status=pods.keep_qos,
         grace=pods.grace_seconds,
         validate=pods.validate_pod,
+        warn=pod_warnings.pod_warnings,
         field=pods.selectable,
     ),
-    "podtemplates": Rules(generation=True, default=pods.default_template, validate=pods.validate_template),
+    "podtemplates": Rules(
+        generation=True,
+        default=pods.default_template,
+        validate=pods.validate_template,
+        warn=pod_warnings.of_template("template"),
+    ),
     "replicationcontrollers": Rules(
         generation=True,
         default=replicationcontrollers.default_controller,
@@ -32,6 +49,7 @@ CORE_RULES: dict[str, Rules] = {
         prepare_create=services.create_service,
         prepare_update=services.update_service,
         validate=service_validation.validate_service,
+        warn=service_warnings.service_warnings,
     ),
     "endpoints": Rules(
         create_on_update=True, default=endpoints.default_endpoints, validate=endpoints.validate_endpoints
@@ -40,13 +58,25 @@ CORE_RULES: dict[str, Rules] = {
         status_on_create=True, default=nodes.default_node, validate=nodes.validate_node, field=nodes.selectable
     ),
     "persistentvolumes": Rules(
-        default=volumes.default_volume, prepare_create=volumes.create_volume, validate=volumes.validate_volume
+        default=volumes.default_volume,
+        prepare_create=volumes.create_volume,
+        validate=volumes.validate_volume,
+        warn=volumes.warn_volume,
     ),
     "persistentvolumeclaims": Rules(
-        default=volumes.default_claim, prepare_create=volumes.create_claim, validate=volumes.validate_claim
+        default=volumes.default_claim,
+        prepare_create=volumes.create_claim,
+        prepare_update=volumes.update_claim,
+        validate=volumes.validate_claim,
+        warn=volumes.warn_claim,
     ),
     "resourcequotas": Rules(
         default=quotas.default_quota, prepare_create=quotas.create_quota, validate=quotas.validate_quota
     ),
-    "limitranges": Rules(create_on_update=True, default=quotas.default_limits, validate=quotas.validate_limits),
+    "limitranges": Rules(
+        create_on_update=True,
+        default=quotas.default_limits,
+        prepare_create=quotas.create_limits,
+        validate=quotas.validate_limits,
+    ),
 }

@@ -6,7 +6,7 @@ admission, in `apiserver.admission`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,10 @@ def _no_mark(obj: Object, now: str) -> None:
 
 
 def _fine(obj: Object, old: Object | None) -> list[Cause]:
+    return []
+
+
+def _quiet(obj: Object, old: Object | None) -> list[str]:
     return []
 
 
@@ -69,6 +73,11 @@ class Rules:
     """(object, seconds asked for): how long a deletion waits for somebody to end what the object stands for."""
     validate: Callable[[Object, Object | None], list[Cause]] = _fine
     """(object, old one or None)."""
+    warn: Callable[[Object, Object | None], list[str]] = _quiet
+    """(object, old one or None): what is odd about a valid object, to be told beside the answer."""
     field: Callable[[Object, str], str] | None = None
     """(object, path): what a field selector compares, of a kind where that is not plainly the field of that path."""
     shared: Shared | None = None
+    resets: Mapping[str, Object] | None = None
+    """By subresource, empty for the object itself: what a write to it does not write, where that is not all of status
+    or all but status; nobody owns it by such a write. As FieldsV1."""

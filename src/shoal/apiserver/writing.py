@@ -38,8 +38,10 @@ def read_body(request: Request, kind: str = "object") -> Object:
     """The object of a body; `kind` is what it should have been, for the error."""
     form = body_type(request.headers.get("content-type", ""))
     if form == PROTOBUF:
-        _, _, obj = decode_protobuf(request.body)
-        return obj
+        try:
+            return decode_protobuf(request.body)[2]
+        except BadRequest as error:
+            raise unrecognized(request.body, kind, error.message) from None
     try:
         obj = yaml_read.loads(request.body) if form == YAML else strictjson.loads(request.body)
     except BadRequest as error:
@@ -135,6 +137,9 @@ def report(call: Call, options: WriteOptions, complaints: list[str]) -> None:
         title = (
             f"{call.resource.kind} in version {show(call.resource.version)} cannot be handled as a {call.resource.kind}"
         )
+        twice = [said for said in complaints if said.startswith("line ")]
+        if twice:
+            complaints = [yaml_read.together(twice), *complaints[len(twice) :]]
         raise BadRequest(f"{title}: strict decoding error: " + ", ".join(complaints))
     if options.field_validation == "Warn":
         call.warnings.extend(complaints)
@@ -205,15 +210,20 @@ def validate(call: Call, obj: Object, old: Object | None, more: list[Cause] | No
     causes += rules.validate(obj, old)
     if causes:
         name = obj["metadata"].get("name") or obj["metadata"].get("generateName") or ""
-        raise invalid_object(call.resource.kind, call.resource.group, name, causes)
+        # What has two forms is told by the one it is stored in.
+        group = call.resource.group if rules.shared is None else rules.shared.group
+        raise invalid_object(call.resource.kind, group, name, causes)
+    if not status:
+        call.warnings.extend(rules.warn(obj, old))
 
 
 def own(core: Core, call: Call, options: WriteOptions, old: Object | None, new: Object) -> None:
     """Field ownership after a create, update or patch."""
+    before = old or ()
     entries = on_update(
         old,
-        # Nobody owns a null, which is how Go writes a time that was never set.
-        new if None not in new.values() else {key: value for key, value in new.items() if value is not None},
+        # Nobody comes to own a null, which is how Go writes what was never set.
+        new if None not in new.values() else {key: new[key] for key in new if new[key] is not None or key in before},
         manager=manager_of(call, options),
         api_version=call.resource.api_version,
         schema=call.resource.model().types,
@@ -229,7 +239,11 @@ def own(core: Core, call: Call, options: WriteOptions, old: Object | None, new: 
 
 def ignored_fields(call: Call) -> Object | None:
     """What a write to this endpoint does not write, and so cannot own."""
-    if call.target.subresource in ("status", "approval"):
+    subresource = call.target.subresource
+    reset = (call.resource.rules.resets or {}).get(subresource)
+    if reset is not None:
+        return reset
+    if subresource in ("status", "approval"):
         return {"f:spec": {}} if call.resource.rules.status_metadata else {"f:metadata": {}, "f:spec": {}}
     return {"f:status": {}} if call.resource.status else None
 

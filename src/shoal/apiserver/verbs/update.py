@@ -69,7 +69,7 @@ async def update(core: Core, call: Call) -> Response:
         with suppress(AlreadyExists):
             return await create_object(core, call, options, fresh.pop(), owned=False)
     if not body["metadata"].get("resourceVersion") and not rules.unconditional:
-        call.found()
+        _check_uid(call, body, call.found().object())
         cause = invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
         raise invalid_object(call.resource.plural, call.resource.group, name, [cause])
 
@@ -97,8 +97,13 @@ async def change(
         new = make(old)
         _check_preconditions(call, entry, old, new)
         _carry_over(call, new, old)
+        if call.target.subresource:
+            _prepare(call, new, old)
         if not owned:
+            # Before what the server makes of it: a field is the client's that wrote it, even where it is not kept.
             own(core, call, options, old, new)
+        if not call.target.subresource:
+            _prepare(call, new, old)
         _count_generation(call, new, old)
         admit(core, call, new, old)
         review = reviewed(core, call, "UPDATE", options.dry_run) if call.verb in CHANGING else None
@@ -119,6 +124,7 @@ async def _reviewed(
 
     def again(changed: Object) -> None:
         _carry_over(call, changed, before)
+        _prepare(call, changed, before)
         _count_generation(call, changed, before)
         admit(core, call, changed, before)
 
@@ -182,11 +188,14 @@ def _check_preconditions(call: Call, entry: Entry, old: Object, new: Object) -> 
     given = metadata.get("resourceVersion")
     if given and given != "0" and given != str(entry.revision):
         raise conflict(call)
-    uid = metadata.get("uid")
-    if call.verb == "update" and uid and uid != old["metadata"]["uid"]:
-        raise conflict(
-            call, f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old['metadata']['uid']}"
-        )
+    if call.verb == "update":
+        _check_uid(call, new, old)
+
+
+def _check_uid(call: Call, new: Object, old: Object) -> None:
+    given, uid = new["metadata"].get("uid"), old["metadata"]["uid"]
+    if given and given != uid:
+        raise conflict(call, f"Precondition failed: UID in precondition: {given}, UID in object meta: {uid}")
 
 
 def _carry_over(call: Call, new: Object, old: Object) -> None:
@@ -213,8 +222,11 @@ def _carry_over(call: Call, new: Object, old: Object) -> None:
             new["status"] = old["status"]
         else:
             new.pop("status", None)
-    if call.target.subresource != "finalize":
-        resource.rules.prepare_update(new, old)
+
+
+def _prepare(call: Call, new: Object, old: Object) -> None:
+    if call.target.subresource not in ("status", "approval", "finalize"):
+        call.resource.rules.prepare_update(new, old)
 
 
 def _only_status(new: Object, old: Object, with_metadata: bool) -> None:

@@ -1,0 +1,258 @@
+"""What is odd about a valid pod, or about the template of one, and told beside the answer. Upstream's words; pure.
+
+Quantities have been through defaulting: one with a fraction ends in `m`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from shoal.kinds.ip_warnings import ip_warnings
+from shoal.kinds.pod_volume_warnings import volume_warnings
+from shoal.objects.names import is_dns1123_label, is_valid_label_value
+
+Object = dict[str, Any]
+
+NODE_LABELS = {
+    "beta.kubernetes.io/arch": 'deprecated since v1.14; use "kubernetes.io/arch" instead',
+    "beta.kubernetes.io/os": 'deprecated since v1.14; use "kubernetes.io/os" instead',
+    "failure-domain.beta.kubernetes.io/region": 'deprecated since v1.17; use "topology.kubernetes.io/region" instead',
+    "failure-domain.beta.kubernetes.io/zone": 'deprecated since v1.17; use "topology.kubernetes.io/zone" instead',
+    "beta.kubernetes.io/instance-type": 'deprecated since v1.17; use "node.kubernetes.io/instance-type" instead',
+    "app.kubernetes.io/created-by": "deprecated since v1.9",
+    "scheduler.alpha.kubernetes.io/preferAvoidPods": "deprecated since v1.22; use Taints and Tolerations instead",
+    "node-role.kubernetes.io/master": 'use "node-role.kubernetes.io/control-plane" instead',
+}
+"""Labels of nodes that are not what to select by any more, and what is."""
+_ANNOTATIONS = {
+    "scheduler.alpha.kubernetes.io/critical-pod": 'non-functional in v1.16+; use the "priorityClassName" field instead',
+    "security.alpha.kubernetes.io/sysctls": 'non-functional in v1.11+; use the "sysctls" field instead',
+    "security.alpha.kubernetes.io/unsafe-sysctls": 'non-functional in v1.11+; use the "sysctls" field instead',
+}
+_SECCOMP = "seccomp.security.alpha.kubernetes.io/pod"
+_CONTAINER_SECCOMP = "container.seccomp.security.alpha.kubernetes.io/"
+_APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
+_NO_SECCOMP = 'non-functional in v1.27+; use the "seccompProfile" field instead'
+_NO_APPARMOR = 'deprecated since v1.30; use the "appArmorProfile" field instead'
+_NO_POD = "a null labelSelector results in matching no pod"
+_HOST_NAME = (
+    "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is "
+    "recommended: "
+)
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def pod_warnings(obj: Object, old: Object | None) -> list[str]:
+    """Of a new pod: what may change of one later is nothing of this."""
+    if old is not None:
+        return []
+    wrong = is_dns1123_label(obj["metadata"].get("name") or "")
+    told = [f"{_HOST_NAME}[{' '.join(wrong)}]"] if wrong else []
+    return told + template_warnings(obj, "")
+
+
+def of_template(*path: str) -> Callable[[Object, Object | None], list[str]]:
+    """For a kind with the template of a pod at the path: told when it is new, and with every change of the spec."""
+
+    def warn(obj: Object, old: Object | None) -> list[str]:
+        if old is not None and obj["metadata"].get("generation") == old["metadata"].get("generation"):
+            return []
+        found: Any = obj
+        for field in path:
+            found = found.get(field) or {}
+        return template_warnings(found, ".".join(path) + ".") if found else []
+
+    return warn
+
+
+def template_warnings(template: Object, prefix: str) -> list[str]:
+    """Of a pod, with an empty prefix, or of a PodTemplateSpec, with its own path and a dot."""
+    spec, path = template.get("spec") or {}, f"{prefix}spec"
+    annotations = (template.get("metadata") or {}).get("annotations") or {}
+    told = _places(spec, path)
+    if annotations:
+        told += [f"{prefix}metadata.annotations[{k}]: {why}" for k, why in _ANNOTATIONS.items() if k in annotations]
+    if spec.get("volumes"):
+        told += volume_warnings(spec["volumes"], f"{path}.volumes")
+    told += _repeated(spec, path)
+    told += [
+        _fraction(f"{path}.overhead[{name}]", value)
+        for name, value in (spec.get("overhead") or {}).items()
+        if _is_fraction(name, value)
+    ]
+    containers = list(_containers(spec, path))
+    if annotations:
+        told += _profiles(spec, containers, annotations, f"{prefix}metadata.annotations")
+    for container, at in containers:
+        if container.get("resources"):
+            told += _fractions(container["resources"], f"{at}.resources")
+        if len(container.get("env") or ()) > 1:
+            told += _hidden(container["env"], f"{at}.env")
+    ports = [(port, f"{at}.ports[{i}]") for c, at in containers for i, port in enumerate(c.get("ports") or ())]
+    if ports:
+        told += _ports(ports)
+    if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
+        told.append(
+            f"{path}.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1"
+        )
+    if spec.get("affinity"):
+        told += _unselective(spec["affinity"], f"{path}.affinity")
+    for i, server in enumerate((spec.get("dnsConfig") or {}).get("nameservers") or ()):
+        told += ip_warnings(f"{path}.dnsConfig.nameservers[{i}]", server)
+    for i, alias in enumerate(spec.get("hostAliases") or ()):
+        told += ip_warnings(f"{path}.hostAliases[{i}].ip", alias.get("ip") or "")
+    return told
+
+
+def _containers(spec: Object, path: str) -> Iterator[tuple[Object, str]]:
+    for field in ("initContainers", "containers", "ephemeralContainers"):
+        for i, container in enumerate(spec.get(field) or ()):
+            yield container, f"{path}.{field}[{i}]"
+
+
+def _places(spec: Object, path: str) -> list[str]:
+    """Labels of nodes that are out of use, and constraints that select no pod."""
+    told = [f"{path}.nodeSelector[{k}]: {NODE_LABELS[k]}" for k in spec.get("nodeSelector") or () if k in NODE_LABELS]
+    node = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    at = f"{path}.affinity.nodeAffinity"
+    for i, term in enumerate((node.get(_REQUIRED) or {}).get("nodeSelectorTerms") or ()):
+        told += _node_term(term, f"{at}.{_REQUIRED}.nodeSelectorTerms[{i}]", values=False)
+    for i, each in enumerate(node.get(_PREFERRED) or ()):
+        told += _node_term(each.get("preference") or {}, f"{at}.{_PREFERRED}[{i}].preference", values=True)
+    for i, constraint in enumerate(spec.get("topologySpreadConstraints") or ()):
+        at, key = f"{path}.topologySpreadConstraints[{i}]", constraint.get("topologyKey")
+        if key in NODE_LABELS:
+            told.append(f"{at}.topologyKey: {key} is {NODE_LABELS[key]}")
+        if constraint.get("labelSelector") is None:
+            told.append(f"{at}.labelSelector: {_NO_POD}")
+    return told
+
+
+def _node_term(term: Object, path: str, *, values: bool) -> list[str]:
+    told = []
+    for i, expression in enumerate(term.get("matchExpressions") or ()):
+        at, key = f"{path}.matchExpressions[{i}]", expression.get("key")
+        if key in NODE_LABELS:
+            told.append(f"{at}.key: {key} is {NODE_LABELS[key]}")
+        for j, value in enumerate(expression.get("values") or () if values else ()):
+            told += [f"{at}.values[{j}]: {value} is invalid, {wrong}" for wrong in is_valid_label_value(value)]
+    return told
+
+
+def _repeated(spec: Object, path: str) -> list[str]:
+    told = []
+    for field, key in (("hostAliases", "ip"), ("imagePullSecrets", "name")):
+        seen = set()
+        for i, item in enumerate(spec.get(field) or ()):
+            value = item.get(key) or ""
+            if value in seen:
+                told.append(f'{path}.{field}[{i}].{key}: duplicate {key} "{value}"')
+            seen.add(value)
+    for i, item in enumerate(spec.get("imagePullSecrets") or ()):
+        if not item.get("name"):
+            told.append(f'{path}.imagePullSecrets[{i}].name: invalid empty name ""')
+    return told
+
+
+def _is_fraction(name: str, value: object) -> bool:
+    return name in ("memory", "ephemeral-storage") and isinstance(value, str) and value.endswith("m")
+
+
+def _fraction(path: str, value: object) -> str:
+    return f'{path}: fractional byte value "{value}" is invalid, must be an integer'
+
+
+def _fractions(resources: Object, path: str) -> list[str]:
+    return [
+        _fraction(f"{path}.{field}[{name}]", resources[field][name])
+        for name in ("memory", "ephemeral-storage")
+        for field in ("limits", "requests")
+        if _is_fraction(name, (resources.get(field) or {}).get(name))
+    ]
+
+
+def _profiles(spec: Object, containers: list[tuple[Object, str]], annotations: Object, path: str) -> list[str]:
+    """Annotations that have become fields."""
+    told = []
+    context = spec.get("securityContext") or {}
+    if _SECCOMP in annotations and context.get("seccompProfile") is None:
+        told.append(f"{path}[{_SECCOMP}]: {_NO_SECCOMP}")
+    for container, _ in containers:
+        own, name = container.get("securityContext") or {}, container.get("name")
+        if f"{_CONTAINER_SECCOMP}{name}" in annotations and own.get("seccompProfile") is None:
+            told.append(f"{path}[{_CONTAINER_SECCOMP}{name}]: {_NO_SECCOMP}")
+        asked, of_pod = annotations.get(f"{_APPARMOR}{name}"), context.get("appArmorProfile")
+        if asked is None or own.get("appArmorProfile") is not None or (of_pod and of_pod == _profile(asked)):
+            continue
+        told.append(f"{path}[{_APPARMOR}{name}]: {_NO_APPARMOR}")
+    return told
+
+
+def _profile(annotation: str) -> Object | None:
+    """The field that says what an annotation said."""
+    if annotation.startswith("localhost/"):
+        return {"type": "Localhost", "localhostProfile": annotation.removeprefix("localhost/")}
+    kind = {"unconfined": "Unconfined", "runtime/default": "RuntimeDefault", "": "RuntimeDefault"}.get(annotation)
+    return {"type": kind} if kind else None
+
+
+def _hidden(variables: list[Object], path: str) -> list[str]:
+    told = []
+    seen = set()
+    for i, variable in enumerate(variables):
+        name, value = variable.get("name") or "", variable.get("value") or ""
+        before = f"$({name})"
+        if name in seen and (variable.get("valueFrom") is not None or value == before or before not in value):
+            told.append(f'{path}[{i}]: hides previous definition of "{name}", which may be dropped when using apply')
+        seen.add(name)
+    return told
+
+
+def _ports(ports: list[tuple[Object, str]]) -> list[str]:
+    told = []
+    seen: dict[tuple[object, object], list[tuple[Object, str]]] = {}
+    for port, path in ports:
+        address, number = port.get("hostIP") or "", port.get("hostPort") or 0
+        if address and not number:
+            told.append(f"{path}: hostIP set without hostPort: {_shown(port)}")
+        others = seen.setdefault((port.get("containerPort"), port.get("protocol")), [])
+        for other, place in others:
+            its_address, its_number = other.get("hostIP") or "", other.get("hostPort") or 0
+            if (address, number) == (its_address, its_number):
+                told.append(f"{path}: duplicate port definition with {place}")
+            elif not number or not its_number:
+                told.append(f"{path}: overlapping port definition with {place}")
+            elif number == its_number and bool(address) != bool(its_address):
+                told.append(f"{path}: dangerously ambiguous port definition with {place}")
+        others.append((port, path))
+    names: dict[str, str] = {}
+    for port, path in ports:
+        name = port.get("name")
+        if name and names.setdefault(name, path) != path:
+            first = names[name]
+            told.append(
+                f'{path}: duplicate port name "{name}" with {first}, services and probes that select ports by name '
+                f"will use {first}"
+            )
+    return told
+
+
+def _shown(port: Object) -> str:
+    """As Go prints the port."""
+    name, number, protocol = port.get("name") or "", port.get("containerPort") or 0, port.get("protocol")
+    return f"{{Name:{name} HostPort:0 ContainerPort:{number} Protocol:{protocol} HostIP:{port['hostIP']}}}"
+
+
+def _unselective(affinity: Object, path: str) -> list[str]:
+    told = []
+    for field in ("podAffinity", "podAntiAffinity"):
+        pod = affinity.get(field) or {}
+        for i, term in enumerate(pod.get(_REQUIRED) or ()):
+            if term.get("labelSelector") is None:
+                told.append(f"{path}.{field}.{_REQUIRED}[{i}].labelSelector: {_NO_POD}")
+        for i, each in enumerate(pod.get(_PREFERRED) or ()):
+            if (each.get("podAffinityTerm") or {}).get("labelSelector") is None:
+                told.append(f"{path}.{field}.{_PREFERRED}[{i}].podAffinityTerm.labelSelector: {_NO_POD}")
+    return told

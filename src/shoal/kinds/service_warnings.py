@@ -1,0 +1,41 @@
+"""What is odd about a valid Service, and told beside the answer. Upstream's words; pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shoal.kinds.ip_warnings import cidr_warnings, ip_warnings
+
+Object = dict[str, Any]
+
+_HINTS = "service.kubernetes.io/topology-aware-hints"
+
+
+def service_warnings(obj: Object, old: Object | None) -> list[str]:
+    spec, told = obj["spec"], []
+    kind, external = spec.get("type"), spec.get("externalIPs") or ()
+    if _HINTS in (obj["metadata"].get("annotations") or {}):
+        told.append(f"annotation {_HINTS} is deprecated, please use service.kubernetes.io/topology-mode instead")
+    headless = kind == "ClusterIP" and spec.get("clusterIP") == "None"
+    if headless:
+        told += [f"spec.{f} is ignored for headless services" for f in ("loadBalancerIP", "externalIPs") if spec.get(f)]
+        if spec.get("sessionAffinity") != "None":
+            told.append("spec.SessionAffinity is ignored for headless services")
+    elif kind != "ExternalName":
+        for i, address in enumerate(spec.get("clusterIPs") or ()):
+            told += ip_warnings(f"spec.clusterIPs[{i}]", address)
+    for i, address in enumerate(external):
+        told += ip_warnings(f"spec.externalIPs[{i}]", address)
+    if external and not headless and kind != "ExternalName":
+        told.append("spec.externalIPs is deprecated and may no longer be implemented in some clusters")
+    if spec.get("loadBalancerIP"):
+        told += ip_warnings("spec.loadBalancerIP", spec["loadBalancerIP"])
+    for i, network in enumerate(spec.get("loadBalancerSourceRanges") or ()):
+        told += cidr_warnings(f"spec.loadBalancerSourceRanges[{i}]", network)
+    if external and kind == "ExternalName":
+        told.append('spec.externalIPs is ignored when spec.type is "ExternalName"')
+    if kind != "ExternalName" and spec.get("externalName"):
+        told.append('spec.externalName is ignored when spec.type is not "ExternalName"')
+    if spec.get("trafficDistribution") == "PreferClose":
+        told.append('spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"')
+    return told
