@@ -38,6 +38,7 @@ EXCEEDED = "operation cancelled: actual cost limit exceeded"
         ("", "mismatched input '<EOF>'"),
         ("a b", "extraneous input 'b' expecting <EOF>"),
         ("self.in", "no viable alternative at input '.in'"),
+        ("../up", "no viable alternative at input '..'"),
         ("[1].map(1, 2)", "argument must be a simple name"),
         ("[1].map(a.b, 2)", "argument must be a simple name"),
         ("[1].all(x, x, true)", "duplicate variable name: x"),

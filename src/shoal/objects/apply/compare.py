@@ -56,7 +56,7 @@ def created(obj: Object, node: Node) -> Fields:
             out["f:" + name] = whole(value, node.element or DEDUCED)
         elif field.absent is MISSING:
             out[field.element] = whole(value, field.node)
-        elif value:
+        else:
             below, _ = compare(field.absent, value, field.node)
             if below is not None:
                 out[field.element] = below

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from shoal.objects.apply.fieldset import json_text, json_value
+from shoal.objects.gostructs import Struct, kind_of, struct_of
 
 Schema = Mapping[str, Any]
 Resolve = Callable[[str], Schema | None]
@@ -134,8 +135,10 @@ class TypeSchema:
         target = self._resolve(reference) if reference and self._resolve else schema
         if target is None:
             _fill_deduced(node)
+        elif reference:
+            self._fill(node, target, False, _always(struct_of(reference), target))
         else:
-            self._fill(node, target, False, bool(reference))
+            self._fill(node, target, False, _always(kind_of(target), {}))
         node.fields |= {name: Field("f:" + name, _STRING, MISSING) for name in ("apiVersion", "kind")}
         node.fields["metadata"] = Field("f:metadata", OBJECT_META, {})
 
@@ -143,7 +146,7 @@ class TypeSchema:
         reference = _reference(schema)
         if reference:
             return self._reference_node(reference, schema.get("x-kubernetes-map-type"))
-        return Node(lambda node: self._fill(node, schema, preserve, False))
+        return Node(lambda node: self._fill(node, schema, preserve, {}))
 
     def _reference_node(self, name: str, map_type: str | None) -> Node:
         """Shared by name: schemas such as JSONSchemaProps contain themselves."""
@@ -166,17 +169,17 @@ class TypeSchema:
         elif inner := _reference(target):
             self._fill_reference(node, inner, map_type)
         else:
-            self._fill(node, target, False, True)
+            self._fill(node, target, False, _always(struct_of(name), target))
         if map_type and node.maps:
             node.granular = map_type != "atomic"
 
-    def _fill(self, node: Node, schema: Schema, preserve: bool, struct: bool) -> None:
+    def _fill(self, node: Node, schema: Schema, preserve: bool, always: Mapping[str, Any]) -> None:
         preserve = preserve or schema.get("x-kubernetes-preserve-unknown-fields") is True
         kind = schema.get("type") or ""
         if type(kind) is list:
             kind = kind[0] if kind else ""
         if kind in ("", "object"):
-            self._fill_map(node, schema, preserve, struct)
+            self._fill_map(node, schema, preserve, always)
         if kind in ("", "array"):
             self._fill_list(node, schema, preserve)
         if kind == "":
@@ -186,13 +189,12 @@ class TypeSchema:
         elif not node.maps and not node.lists:
             node.scalar = _SCALARS.get(kind, "untyped")
 
-    def _fill_map(self, node: Node, schema: Schema, preserve: bool, struct: bool) -> None:
+    def _fill_map(self, node: Node, schema: Schema, preserve: bool, always: Mapping[str, Any]) -> None:
         node.maps = True
         node.granular = schema.get("x-kubernetes-map-type") != "atomic"
         properties: Mapping[str, Schema] = schema.get("properties") or {}
-        required = (schema.get("required") or ()) if struct else ()
         for name, member in properties.items():
-            absent = _zero(member, name in required)
+            absent = _zero(member, always.get(name, MISSING))
             node.fields[name] = Field("f:" + name, self._node(member, preserve), absent)
         if schema.get("x-kubernetes-embedded-resource") is True:
             for name in ("apiVersion", "kind"):
@@ -266,11 +268,19 @@ def _reference(schema: Schema) -> str:
     return str(reference).rpartition("/")[2] if reference else ""
 
 
-def _zero(member: Schema, required: bool) -> Any:
-    """Go structs held by value, and lists without omitempty, exist in every object of a built-in kind."""
+def _always(struct: Struct | None, schema: Schema) -> Mapping[str, Any]:
+    """What Go always writes, and how when nobody set it; of structs it has not told of, lists that must be there."""
+    if struct is not None:
+        return struct.always
+    properties = schema.get("properties") or {}
+    return {name: None for name in schema.get("required") or () if properties.get(name, {}).get("type") == "array"}
+
+
+def _zero(member: Schema, always: Any) -> Any:
+    """Go structs held by value exist in every object of a built-in kind, and so does what is `always` there."""
     if _reference(member):
         return {} if member.get("default") == {} else MISSING
-    return None if required and member.get("type") == "array" else MISSING
+    return always
 
 
 def _list_keys(schema: Schema) -> tuple[str, ...] | None:
@@ -315,5 +325,5 @@ _META: Schema = {
     },
 }
 _BUILT_IN: Final = TypeSchema(None)
-_STRING: Final = Node(lambda node: _BUILT_IN._fill(node, _TEXT, False, False))
-OBJECT_META: Final = Node(lambda node: _BUILT_IN._fill(node, _META, False, False))
+_STRING: Final = Node(lambda node: _BUILT_IN._fill(node, _TEXT, False, {}))
+OBJECT_META: Final = Node(lambda node: _BUILT_IN._fill(node, _META, False, {}))

@@ -198,8 +198,8 @@ class _Reader:
             return Literal(token.at, number(self.source, token, negative=False))
         if token.kind == "-" and self.signed():
             return Literal(token.at, number(self.source, self.take(), negative=True))
-        if token.kind == "." and self.now.kind == "name":
-            token = self.take()
+        if token.kind == ".":
+            token = self.expect("name", f"no viable alternative at input '.{self.now.text}'")
         if token.kind == "name":
             return self.named(token)
         if token.kind == "(":

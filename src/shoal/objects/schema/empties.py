@@ -1,4 +1,4 @@
-"""Empty lists and maps of built-in kinds, which Go does not write again, and nulls in its maps of text, which it reads
+"""What Go does not write again of built-in kinds: empty lists and maps, zeros, nulls; a null in a map of text it reads
 as empty text. In place, before anything else looks at the object; custom kinds keep what they were given."""
 
 from __future__ import annotations
@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
+
+from shoal.objects.gostructs import Struct, kind_of, struct_of
 
 Schema = dict[str, Any]
 Resolve = Callable[[str], Schema]
@@ -17,22 +19,24 @@ class Empties:
     """Those of one kind."""
 
     def __init__(self, schema: Schema, resolve: Resolve) -> None:
-        self._plan, self._resolve = _Plan(schema), resolve
+        self._plan, self._resolve = _Plan(schema, kind_of(schema)), resolve
 
     def drop(self, obj: dict[str, Any]) -> None:
         _drop(obj, self._plan, self._resolve)
 
 
 class _Plan:
-    """Of one struct: its optional lists and maps, its maps of text, and what is further inside."""
+    """Of one struct: what is left out when it is empty or null, its maps of text, and what is further inside."""
 
-    __slots__ = ("inner", "optional", "texts")
+    __slots__ = ("inner", "nullable", "optional", "texts")
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, struct: Struct | None) -> None:
         properties = schema.get("properties") or {}
-        needed = set(schema.get("required") or ()) | _KEPT
+        needed = {*(schema.get("required") or ()), *(struct.always if struct else ())}
         holders = {name: _holder(each) for name, each in properties.items() if name not in needed}
-        self.optional = {name: found for name, found in holders.items() if found is not None}
+        holders |= struct.omitted if struct else {}
+        self.optional = {name: found for name, found in holders.items() if found is not None and name not in _KEPT}
+        self.nullable = struct.nullable - _KEPT if struct else frozenset[str]()
         self.texts = frozenset(name for name, each in properties.items() if _of_texts(each))
         self.inner = {name: found for name, each in properties.items() if (found := _reference(each))}
 
@@ -41,11 +45,11 @@ def _drop(obj: dict[str, Any], plan: _Plan, resolve: Resolve) -> None:
     empty: list[str] = []
     for key, value in obj.items():
         kind = value.__class__
-        if kind is not dict and kind is not list:
-            continue
         if not value:
-            if plan.optional.get(key) is kind:
+            if plan.optional.get(key) is kind or (value is None and key in plan.nullable):
                 empty.append(key)
+            continue
+        if kind is not dict and kind is not list:
             continue
         inner = plan.inner.get(key)
         if inner is not None:
@@ -87,4 +91,4 @@ def _reference(schema: Schema) -> str:
 
 @lru_cache(maxsize=4096)
 def _named(name: str, resolve: Resolve) -> _Plan:
-    return _Plan(resolve(name))
+    return _Plan(resolve(name), struct_of(name))

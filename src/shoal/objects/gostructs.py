@@ -1,0 +1,83 @@
+"""What Go's JSON makes of empty fields of the built-in kinds, which their published schemas do not say.
+
+Read from the table that `protobuf_table` has too, a struct at a time: most servers never need all of it. Pure.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+_SCALARS: Final[dict[str, type]] = {"string": str, "bytes": str, "bool": bool, "int": int, "double": float}
+_HOLDERS: Final[dict[str, type]] = {"[]": list, "{}": dict}
+
+
+class Struct(NamedTuple):
+    omitted: dict[str, type]
+    """Fields that are left out when they have the zero value of this type."""
+    nullable: frozenset[str]
+    """Fields of which null says as much as their absence."""
+    always: dict[str, Any]
+    """Fields that are there in any case, with their zero value: null for lists and maps. Structs are not told."""
+
+
+_NOTHING: Final = Struct({}, frozenset(), {})
+
+
+def struct_of(definition: str) -> Struct | None:
+    """Of `io.k8s.api.core.v1.PodSpec`; None for what is not in the table."""
+    *_, group, version, name = ("", "", *definition.split("."))
+    return _struct(f"{group}/{version}.{name}")
+
+
+def kind_of(schema: Mapping[str, Any]) -> Struct | None:
+    """Of the schema of a kind, which says whose it is."""
+    for said in schema.get("x-kubernetes-group-version-kind") or ():
+        api_version = f"{said.get('group')}/{said.get('version')}" if said.get("group") else said.get("version")
+        message = _line(f"{api_version}/{said.get('kind')}")
+        if message is not None:
+            return _struct(str(message))
+    return None
+
+
+@cache
+def _struct(message: str) -> Struct | None:
+    rows = _line(message)
+    if rows is None:
+        return None
+    omitted: dict[str, type] = {}
+    nullable: set[str] = set()
+    always: dict[str, Any] = {}
+    for _, name, shape, kind, keep in rows:
+        if not name:
+            inner = _struct(kind) or _NOTHING
+            omitted |= inner.omitted
+            nullable |= inner.nullable
+            always |= inner.always
+            continue
+        held = _HOLDERS.get(shape) or (None if shape else _SCALARS.get(kind))
+        if not keep and held is not None:
+            omitted[name] = held
+        elif keep and held is not None:
+            always[name] = None if shape else held()
+        if not keep or shape not in _HOLDERS:
+            nullable.add(name)
+    return Struct(omitted, frozenset(nullable), always)
+
+
+def _line(key: str) -> Any:
+    text, begin = _table(), b'\n"%b":' % key.encode()
+    start = text.find(begin)
+    if start < 0:
+        return None
+    start += len(begin)
+    return orjson.loads(text[start : text.index(b"\n", start)].rstrip(b",}"))
+
+
+@cache
+def _table() -> bytes:
+    return pkgutil.get_data(__package__, "protobuf_fields.json") or b""

@@ -1,0 +1,93 @@
+"""What Go's JSON makes of empty fields, and what is made of that: objects without them, and fields nobody owns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shoal.kinds.definitions import definition, definition_of
+from shoal.objects.apply import TypeSchema, on_update
+from shoal.objects.gostructs import kind_of, struct_of
+from shoal.objects.schema.empties import Empties
+
+CONTROLLER = ("", "v1", "ReplicationController")
+PRIORITY = ("scheduling.k8s.io", "v1", "PriorityClass")
+SLICE = ("discovery.k8s.io", "v1", "EndpointSlice")
+
+
+def schema_of(group: str, version: str, kind: str) -> dict[str, Any]:
+    return definition(definition_of(group, version, kind))
+
+
+def test_what_is_left_out_and_what_is_always_there() -> None:
+    found = struct_of("io.k8s.api.core.v1.ReplicationControllerSpec")
+    assert found is not None
+    assert found.omitted == {"minReadySeconds": int, "selector": dict}
+    assert found.nullable == {"replicas", "minReadySeconds", "selector", "template"}
+    assert found.always == {}
+    bound = struct_of("io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicyBindingSpec")
+    assert bound is not None
+    assert bound.omitted["validationActions"] is list
+    sliced = kind_of(schema_of(*SLICE))
+    assert sliced is not None
+    assert sliced.always == {"addressType": "", "endpoints": None, "ports": None}
+
+
+def test_of_what_is_inlined() -> None:
+    found = struct_of("io.k8s.api.core.v1.EphemeralContainer")
+    assert found is not None
+    assert found.omitted["stdin"] is bool
+    assert found.omitted["targetContainerName"] is str
+
+
+def test_what_is_not_known() -> None:
+    assert struct_of("Node") is None
+    assert struct_of("com.example.v1.Widget") is None
+    assert kind_of({"x-kubernetes-group-version-kind": [{"group": "x", "version": "v1", "kind": "X"}]}) is None
+    assert kind_of({}) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "left"),
+    [
+        (CONTROLLER, {"spec": {"minReadySeconds": 0, "replicas": 0}}, {"spec": {"replicas": 0}}),
+        (CONTROLLER, {"spec": {"replicas": None, "minReadySeconds": 1}}, {"spec": {"minReadySeconds": 1}}),
+        (PRIORITY, {"globalDefault": False, "value": 0}, {"value": 0}),
+        (PRIORITY, {"globalDefault": True, "description": ""}, {"globalDefault": True}),
+        (("", "v1", "Pod"), {"spec": {"hostNetwork": False, "hostUsers": False}}, {"spec": {"hostUsers": False}}),
+        # What is no zero of the field's type is left to be refused.
+        (("", "v1", "Pod"), {"spec": {"hostNetwork": 0}}, {"spec": {"hostNetwork": 0}}),
+        (SLICE, {"ports": None, "endpoints": []}, {"ports": None, "endpoints": []}),
+        (PRIORITY, {"metadata": {"managedFields": None, "uid": ""}}, {"metadata": {"managedFields": None}}),
+    ],
+)  # fmt: skip
+def test_dropped(kind: tuple[str, str, str], given: dict[str, Any], left: dict[str, Any]) -> None:
+    Empties(schema_of(*kind), definition).drop(given)
+    assert given == left
+
+
+def owned(kind: tuple[str, str, str], obj: dict[str, Any], live: dict[str, Any] | None = None) -> dict[str, Any]:
+    types = TypeSchema(schema_of(*kind), definition)
+    found = on_update(live, obj, manager="me", api_version="v1", schema=types, now="2024-05-01T10:00:00Z")
+    assert found is not None
+    return dict(found[0]["fieldsV1"])
+
+
+def test_nobody_owns_the_zero_of_what_is_always_there() -> None:
+    assert owned(PRIORITY, {"metadata": {}, "value": 0, "description": "x"}) == {"f:description": {}}
+    assert owned(PRIORITY, {"metadata": {}, "value": 7}) == {"f:value": {}}
+
+
+def test_who_empties_a_list_that_is_always_there_owns_it() -> None:
+    obj = {"metadata": {}, "addressType": "IPv4", "ports": [{"port": 80}]}
+    types = TypeSchema(schema_of(*SLICE), definition)
+    entries = on_update(None, obj, manager="me", api_version="v1", schema=types, now="2024-05-01T10:00:00Z")
+    live = {**obj, "metadata": {"managedFields": entries}}
+    assert owned(SLICE, {"metadata": {}, "addressType": "IPv4"}, live) == {"f:addressType": {}, "f:ports": {}}
+
+
+def test_a_list_that_may_be_left_out_is_introduced() -> None:
+    kind = ("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicyBinding")
+    fields = owned(kind, {"metadata": {}, "spec": {"validationActions": ["Deny"]}})
+    assert fields == {"f:spec": {"f:validationActions": {".": {}, 'v:"Deny"': {}}}}
