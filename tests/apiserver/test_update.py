@@ -65,6 +65,9 @@ def test_a_custom_object_is_updated_only_at_a_revision(widgets: Cluster) -> None
     assert (answer.status, answer["reason"]) == (422, "Invalid")
     assert answer["message"] == f'widgets.example.com "a" is invalid: {said}'
     assert answer["details"]["kind"] == "widgets"
+    other = widget("a", 2)
+    other["metadata"]["uid"] = "other"
+    assert "UID in precondition: other" in widgets.put(f"{WIDGETS}/a", other)["message"]
 
 
 def test_a_builtin_may_be_replaced_whatever_its_revision(cluster: Cluster) -> None:

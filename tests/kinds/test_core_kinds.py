@@ -206,8 +206,9 @@ def test_what_a_node_may_not_be() -> None:
 def claim(phase: str = "Pending", storage: str = "1Gi", **spec: object) -> Object:
     requests = {"requests": {"storage": storage}}
     made: Object = {"metadata": {}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": requests, **spec}}
-    made["status"] = {"phase": phase}
     volumes.default_claim(made)
+    volumes.create_claim(made)
+    made["status"]["phase"] = phase
     return made
 
 
@@ -251,9 +252,100 @@ def test_what_a_claim_may_not_be() -> None:
     ]
 
 
-def test_a_volume() -> None:
-    made: Object = {"spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "nfs": {"server": "s"}}}
+def test_a_claim_and_its_sources_say_the_same() -> None:
+    old = claim(dataSource={"name": "x", "kind": "PersistentVolumeClaim"})
+    assert old["spec"]["dataSourceRef"] == old["spec"]["dataSource"]
+    assert "dataSourceRef" not in claim(dataSourceRef={"name": "x", "kind": "Y", "namespace": "n"})["spec"]
+    other = {"name": "y", "kind": "PersistentVolumeClaim"}
+    assert messages(volumes.validate_claim(claim(dataSource=other, dataSourceRef=other | {"name": "z"}), None)) == [
+        "spec: Invalid value: {}: must match dataSourceRef"
+    ]
+    new = copy(old)
+    del new["spec"]["dataSourceRef"]
+    volumes.update_claim(new, old)
+    assert new == old
+
+
+def test_a_claim_has_the_class_of_its_attributes() -> None:
+    assert messages(volumes.validate_claim(claim(volumeAttributesClassName="::"), None))[0].startswith(
+        'spec.volumeAttributesClassName: Invalid value: "::": a lowercase RFC 1123 subdomain must'
+    )
+    old = claim("Bound", volumeAttributesClassName="gold")
+    assert volumes.validate_claim(claim("Bound", volumeAttributesClassName="silver"), old) == []
+    old["status"]["currentVolumeAttributesClassName"] = "gold"
+    assert messages(volumes.validate_claim(claim("Bound"), old)) == [
+        (
+            "spec.volumeAttributesClassName: Forbidden: update to nil is forbidden when "
+            "status.currentVolumeAttributesClassName is not nil"
+        )
+    ]
+
+
+def volume(**source: object) -> Object:
+    spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], **source}
+    made: Object = {"metadata": {"name": "v"}, "spec": spec}
     volumes.default_volume(made)
+    return made
+
+
+SECRETS = {"driver": "a.b", "volumeHandle": "h", "nodePublishSecretRef": {"name": "_"}}
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ({"nfs": {}}, ["server: Required value", "path: Required value", 'path: Invalid value: "": must be an absolu']),
+        (
+            {"hostPath": {"path": "/..", "type": "x"}},
+            ['path: Invalid value: "/..": must not', 'type: Unsupported value: "x"'],
+        ),
+        ({"iscsi": {"targetPortal": "p", "iqn": "x"}}, ['iqn: Invalid value: "x": must be valid format']),
+        ({"quobyte": {"registry": "a:1,b", "volume": "v"}}, ['registry: Invalid value: "a:1,b": must be a host:port']),
+        (
+            {"flexVolume": {"driver": "d", "options": {"x.k8s.io/y": ""}}},
+            ['options[x.k8s.io/y]: Invalid value: "x.k8s.i'],
+        ),
+        (
+            {"azureDisk": {"diskName": "d", "diskURI": "u"}},
+            ['diskURI: Unsupported value: "u": supported values: "http'],
+        ),
+        ({"fc": {"targetWWNs": ["a"]}}, ["lun: Required value: lun is required if targetWWNs is specified"]),
+        (
+            {"csi": SECRETS},
+            ['nodePublishSecretRef.name: Invalid value: "_"', "nodePublishSecretRef.namespace: Required"],
+        ),
+    ],
+)
+def test_each_source_of_a_volume_has_its_rules(source: Object, said: list[str]) -> None:
+    causes = messages(volumes.validate_volume(volume(**source), None))
+    assert all(
+        cause.startswith(f"spec.{kind}.{words}") for kind in source for cause, words in zip(causes, said, strict=True)
+    )
+
+
+def test_a_volume_has_one_source() -> None:
+    both = volume(local={"path": "/x"}, nfs={"server": "s", "path": "up"}, nodeAffinity={})
+    assert messages(volumes.validate_volume(both, None)) == [
+        "spec.nodeAffinity.required: Required value: must specify required node constraints",
+        'spec.nfs.path: Invalid value: "up": must be an absolute path',
+        "spec.local: Forbidden: may not specify more than 1 volume type",
+    ]
+
+
+def test_what_is_old_is_told() -> None:
+    made = volume(rbd={"monitors": ["m"], "image": "i"}, persistentVolumeReclaimPolicy="Recycle")
+    assert made["spec"]["rbd"]["pool"] == "rbd"
+    assert [words.partition(": ")[0] for words in volumes.warn_volume(made, None)] == [
+        "spec.persistentVolumeReclaimPolicy",
+        "spec.rbd",
+    ]
+    assert volumes.warn_claim(claim(storage="1500m"), None) == [
+        'spec.resources.requests[storage]: fractional byte value "1500m" is invalid, must be an integer'
+    ]
+
+
+def test_a_volume() -> None:
+    made = volume(nfs={"server": "s", "path": "/"})
     assert made["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
     assert volumes.validate_volume(made, None) == []
     new = copy(made)
@@ -264,7 +356,7 @@ def test_a_volume() -> None:
             '- spec.nfs.server: "s"\n+ spec.nfs.server: "t"\n'
         )
     ]
-    assert messages(volumes.validate_volume({"spec": {}}, None)) == [
+    assert messages(volumes.validate_volume({"metadata": {}, "spec": {}}, None)) == [
         "spec.accessModes: Required value",
         "spec.capacity: Required value",
         'spec.capacity: Unsupported value: null: supported values: "storage"',

@@ -156,6 +156,56 @@ def test_storage() -> None:
     ]
 
 
+def test_storage_is_checked_again_when_it_changes() -> None:
+    old: Object = {"provisioner": "a", "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}
+    changed = old | {"provisioner": ""}
+    assert said(storage.default_storage_class, storage.validate_storage_class, changed, old) == [
+        "provisioner: Required value",
+        'provisioner: Invalid value: "": field is immutable',
+    ]
+    few: Object = {"storageClassName": "x", "capacity": "1.5"}
+    storage.default_capacity(few)
+    assert few["capacity"] == "1500m"
+    less = said(storage.default_capacity, storage.validate_capacity, few | {"capacity": "-1"}, few)
+    assert less == ['capacity: Invalid value: "-1": must be greater than or equal to 0']
+
+
+def test_topologies_are_sets() -> None:
+    expression = {"key": "zone", "values": ["a", "a"]}
+    terms = [{"matchLabelExpressions": [expression]}, {"matchLabelExpressions": [expression | {"values": ["a"]}] * 2}]
+    obj: Object = {"provisioner": "a", "allowedTopologies": terms}
+    assert said(storage.default_storage_class, storage.validate_storage_class, obj) == [
+        'allowedTopologies[0].matchLabelExpressions[0].values[1]: Duplicate value: "a"',
+        'allowedTopologies[1].matchLabelExpressions[1].key: Duplicate value: "zone"',
+        'allowedTopologies[1].matchLabelExpressions: Duplicate value: ""',
+    ]
+
+
+def test_a_volume_within_an_attachment() -> None:
+    inline = {"csi": {"driver": "a.b"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "x"}
+    obj: Object = {"spec": {"attacher": "a", "nodeName": "n", "source": {"inlineVolumeSpec": inline}}}
+    assert said(storage.default_attachment, storage.validate_attachment, obj) == [
+        "spec.source.inlineVolumeSpec.csi.volumeHandle: Required value",
+        (
+            "spec.source.inlineVolumeSpec.storageClassName: Forbidden: "
+            "may not be specified in the context of inline volumes"
+        ),
+    ]
+
+
+def test_a_driver_that_shows_tokens_is_warned_of() -> None:
+    obj: Object = {"spec": {"tokenRequests": [{"audience": "x"}]}}
+    assert storage.warn_driver(obj, None)[0].startswith("spec.serviceAccountTokenInSecrets is unset;")
+    assert storage.warn_driver(obj, obj) == []
+    alone = {"spec": {"serviceAccountTokenInSecrets": True}}
+    assert said(storage.default_driver, storage.validate_driver, alone) == [
+        (
+            "spec.serviceAccountTokenInSecrets: Invalid value: true: serviceAccountTokenInSecrets is set but no "
+            "tokenRequests are specified"
+        )
+    ]
+
+
 def test_classes() -> None:
     reserved = "priority class names with 'system-' prefix are reserved for system use only. error: "
     obj = {"metadata": {"name": "system-x"}, "value": 1}

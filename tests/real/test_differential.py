@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,9 +18,10 @@ from typing import cast
 import pytest
 
 from bench.peer import KubeApiserver
+from shoal.kinds.storage import SIMULATED_CLASS, simulated_class
 from tests.real.building import program
 from tests.real.differential import generated, kinds, written
-from tests.real.differential.asking import Side, Story
+from tests.real.differential.asking import PATIENCE, Ask, Side, Story
 from tests.real.differential.comparing import judged
 from tests.serving import Server
 
@@ -27,6 +29,7 @@ PROGRAMS = ("etcd", "kube-apiserver")
 missing = [name for name in PROGRAMS if program(name) is None]
 pytestmark = pytest.mark.skipif(bool(missing), reason=f"kube-apiserver (no {', no '.join(missing)})")
 LEAST = 3000
+CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 
 
 class Peer(KubeApiserver):
@@ -41,6 +44,16 @@ class Peer(KubeApiserver):
         return [*given, "--service-cluster-ip-range=10.0.0.0/16", "--allow-privileged=true"]
 
 
+def _default_class(real: Side) -> None:
+    """What Shoal has from the start and new claims are changed by; its admission has seen it when one is."""
+    real.ask(Ask("POST", "/apis/storage.k8s.io/v1/storageclasses", simulated_class()))
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1"}}}
+    claim = Ask("POST", f"{CLAIMS}?dryRun=All", {"metadata": {"name": "x"}, "spec": spec})
+    end = time.monotonic() + PATIENCE
+    while SIMULATED_CLASS.encode() not in real.ask(claim).body and time.monotonic() < end:
+        time.sleep(0.05)
+
+
 @pytest.fixture(scope="module")
 def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side]]:
     """Kubernetes, and Shoal."""
@@ -49,7 +62,9 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side
     with tempfile.TemporaryDirectory(prefix="shoal-test-") as directory:
         server = Server(Path(directory), root_profile="cluster")
         server.call(server.shoal._loops.stop())
-        yield Side("127.0.0.1", peer.port, peer.token), Side("127.0.0.1", server.port, server.token)
+        real = Side("127.0.0.1", peer.port, peer.token)
+        _default_class(real)
+        yield real, Side("127.0.0.1", server.port, server.token)
         server.stop()
     for process in peer.processes.values():
         process.kill()

@@ -23,17 +23,21 @@ _SPELLED = {"storageos": "storageOS"}
 def volume_warnings(volumes: list[Object], path: str) -> list[str]:
     told = []
     for i, volume in enumerate(volumes):
-        told += [
-            f"{path}[{i}].{_SPELLED.get(kind, kind)}: {why}"
-            for kind, why in _OUT_OF_USE.items()
-            if volume.get(kind) is not None
-        ]
+        told += source_warnings(volume, f"{path}[{i}]")
         claim = ((volume.get("ephemeral") or {}).get("volumeClaimTemplate") or {}).get("spec")
         if claim:
             told += claim_warnings(claim, f"{path}[{i}].ephemeral.volumeClaimTemplate.spec")
     for volume in volumes:
         told += _overlaps(volume)
     return told
+
+
+def source_warnings(volume: Object, path: str, *silent: str) -> list[str]:
+    return [
+        f"{path}.{_SPELLED.get(kind, kind)}: {why}"
+        for kind, why in _OUT_OF_USE.items()
+        if volume.get(kind) is not None and kind not in silent
+    ]
 
 
 def claim_warnings(spec: Object, path: str) -> list[str]:

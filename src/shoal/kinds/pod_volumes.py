@@ -5,20 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from shoal.kinds.checks import said
-from shoal.kinds.pod_containers import Volumes, descending_path, no_backsteps
+from shoal.kinds.pod_containers import Volumes, descending_path
 from shoal.kinds.pod_environment import VOLUME_FIELDS, field_reference, resource_reference
 from shoal.kinds.resources import amount
+from shoal.kinds.volume_sources import host_path
 from shoal.kinds.volumes import validate_claim_spec
-from shoal.objects.errors import Cause, duplicate, forbidden_field, invalid_value, not_supported, required
+from shoal.objects.errors import Cause, duplicate, forbidden_field, invalid_value, required
 from shoal.objects.names import is_dns1123_label
 from shoal.objects.quantity import ZERO
 
 Object = dict[str, Any]
 
 MODE = "must be a number between 0 and 0777 (octal), both inclusive"
-HOST_PATH_TYPES = (
-    "", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket",
-)  # fmt: skip
 _REQUIRED = {
     "secret": ("secretName",),
     "configMap": ("name",),
@@ -64,7 +62,7 @@ def _source(volume: Object, path: str) -> list[Cause]:
     causes = [required(f"{at}.{field}") for field in _REQUIRED.get(kind, ()) if not source.get(field)]
     causes += _mode(source, "defaultMode", at)
     if kind == "hostPath":
-        causes += _host_path(source, at)
+        causes += host_path(source, at)
     elif kind == "emptyDir":
         if amount(source.get("sizeLimit")) < ZERO:
             causes.append(forbidden_field(f"{at}.sizeLimit", "SizeLimit field must be a valid resource quantity"))
@@ -78,15 +76,6 @@ def _source(volume: Object, path: str) -> list[Cause]:
         claim = source["volumeClaimTemplate"].get("spec") or {}
         causes += validate_claim_spec(claim, f"{at}.volumeClaimTemplate.spec")
     return causes + [forbidden_field(f"{path}.{k}", "may not specify more than 1 volume type") for k in kinds[1:]]
-
-
-def _host_path(source: Object, path: str) -> list[Cause]:
-    if not source.get("path"):
-        return [required(f"{path}.path")]
-    causes = no_backsteps(source["path"], f"{path}.path")
-    if source.get("type") not in HOST_PATH_TYPES:
-        causes.append(not_supported(f"{path}.type", source.get("type"), HOST_PATH_TYPES))
-    return causes
 
 
 def _mode(holder: Object, field: str, path: str) -> list[Cause]:

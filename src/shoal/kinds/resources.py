@@ -46,6 +46,14 @@ def canonical(value: str | int | float) -> str:
         raise NotAQuantity(str(error)) from None
 
 
+def canonical_alone(value: str | int | float) -> str:
+    """Of a quantity that is in no list: as fine as it was written."""
+    try:
+        return str(Quantity.parse(value))
+    except ValueError as error:
+        raise NotAQuantity(str(error)) from None
+
+
 @lru_cache(maxsize=4096)
 def _canonical(value: str | int | float) -> str:
     quantity = Quantity.parse(value)
@@ -88,7 +96,7 @@ def validate_requirements(resources: Object, path: str, name_rule: NameRule | No
 def quantity_causes(name: str, value: object, path: str) -> list[Cause]:
     found = amount(value)
     causes = [invalid_value(path, value, NOT_NEGATIVE)] if found < ZERO else []
-    if (name in _INTEGER or _extended(name)) and found.milli() % 1000:
+    if (name in _INTEGER or is_extended(name)) and found.milli() % 1000:
         causes.append(invalid_value(path, value, "must be an integer"))
     return causes
 
@@ -109,7 +117,7 @@ def container_resource_name(name: str, path: str) -> list[Cause]:
     if "/" not in name:
         if not name.startswith("hugepages-"):
             causes.append(invalid_value(path, name, "must be a standard resource for containers"))
-    elif not _native(name) and not _extended(name):
+    elif not _native(name) and not is_extended(name):
         causes.append(invalid_value(path, name, "doesn't follow extended resource name standard"))
     return causes
 
@@ -125,7 +133,8 @@ def _native(name: str) -> bool:
     return "/" not in name or "kubernetes.io/" in name
 
 
-def _extended(name: str) -> bool:
+def is_extended(name: str) -> bool:
+    """Whether it is a resource that is neither Kubernetes' own nor a quota's name for one."""
     return not _native(name) and not name.startswith("requests.") and not is_qualified_name(f"requests.{name}")
 
 

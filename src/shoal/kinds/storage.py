@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-from shoal.kinds.checks import Object, fill, immutable, label_selector, not_negative, one_of, said, section
+from shoal.kinds.checks import (
+    NOT_NEGATIVE,
+    Object,
+    fill,
+    immutable,
+    label_selector,
+    not_negative,
+    one_of,
+    said,
+    section,
+)
+from shoal.kinds.resources import amount, canonical_alone
+from shoal.kinds.volume_sources import driver_name
+from shoal.kinds.volumes import default_inline, validate_inline
 from shoal.objects.errors import Cause, duplicate, forbidden_field, invalid_value, required, too_long
 from shoal.objects.names import is_dns1123_subdomain, is_qualified_name
-from shoal.objects.quantity import Quantity
+from shoal.objects.quantity import ZERO
 
 MOST_PARAMETERS, PARAMETERS_BYTES = 512, 256 * 1024
 METADATA_BYTES, MESSAGE_BYTES = 256 * 1024, 1024
-DRIVER_NAME_LENGTH, NODE_ID_LENGTH = 63, 192
+NODE_ID_LENGTH = 256
 IS_DEFAULT = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
 SIMULATED_CLASS, SIMULATED_PROVISIONER = "simulated", "shoal.dev/simulated"
 SIMULATED_DRIVER = "simulated.shoal.dev"
+_TOKENS_SHOWN = (
+    "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible "
+    "logging of tokens in volume attributes"
+)
 _ONE_SOURCE = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
 
 
@@ -48,16 +64,32 @@ def _is_default(annotations: dict[str, str]) -> bool:
 
 
 def validate_storage_class(obj: Object, old: Object | None) -> list[Cause]:
-    if old is not None:
-        return immutable(obj, old, "", "parameters", "provisioner", "reclaimPolicy", "volumeBindingMode")
     causes = _provisioner(obj.get("provisioner") or "", "provisioner")
     causes += _parameters(obj.get("parameters") or {})
     causes += one_of(obj["reclaimPolicy"] or None, "reclaimPolicy", "Delete", "Retain")
     causes += one_of(obj["volumeBindingMode"], "volumeBindingMode", "Immediate", "WaitForFirstConsumer")
-    for i, term in enumerate(obj.get("allowedTopologies") or ()):
+    causes += _topologies(obj.get("allowedTopologies") or [])
+    if old is not None:
+        causes += immutable(obj, old, "", "parameters", "provisioner", "reclaimPolicy", "volumeBindingMode")
+    return causes
+
+
+def _topologies(terms: list[Object]) -> list[Cause]:
+    causes: list[Cause] = []
+    before: list[dict[str, set[str]]] = []
+    for i, term in enumerate(terms):
+        path, wanted = f"allowedTopologies[{i}].matchLabelExpressions", dict[str, set[str]]()
         for j, expression in enumerate(term.get("matchLabelExpressions") or ()):
-            if not expression.get("values"):
-                causes.append(required(f"allowedTopologies[{i}].matchLabelExpressions[{j}].values"))
+            at, key, values = f"{path}[{j}]", expression.get("key") or "", expression.get("values") or []
+            if not values:
+                causes.append(required(f"{at}.values"))
+            causes += [duplicate(f"{at}.values[{k}]", one) for k, one in enumerate(values) if one in values[:k]]
+            causes += said(f"{at}.key", key, is_qualified_name(key))
+            if key in wanted:
+                causes.append(duplicate(f"{at}.key", key))
+            wanted[key] = set(values)
+        causes += [duplicate(path, "") for other in before if other == wanted]
+        before.append(wanted)
     return causes
 
 
@@ -90,30 +122,26 @@ def _size(texts: dict[str, str]) -> int:
     return sum(len(key.encode()) + len(value.encode()) for key, value in texts.items())
 
 
-def _driver_name(name: str, path: str) -> list[Cause]:
-    if not name:
-        return [required(path)]
-    if len(name) > DRIVER_NAME_LENGTH:
-        return [too_long(path, DRIVER_NAME_LENGTH)]
-    return said(path, name, is_dns1123_subdomain(name.lower()))
-
-
 def default_attachment(obj: Object) -> None:
-    section(section(obj, "spec"), "source")
+    source = section(section(obj, "spec"), "source")
+    if source.get("inlineVolumeSpec") is not None:
+        default_inline(source["inlineVolumeSpec"])
     fill(section(obj, "status"), attached=False)
 
 
 def validate_attachment(obj: Object, old: Object | None) -> list[Cause]:
     spec = obj["spec"]
-    causes = _driver_name(spec.get("attacher") or "", "spec.attacher") + _source(spec["source"])
+    causes = driver_name(spec.get("attacher") or "", "spec.attacher") + _source(spec["source"])
     node = spec.get("nodeName") or ""
     causes += said("spec.nodeName", node, is_dns1123_subdomain(node))
     status = obj.get("status") or {}
     if _size(status.get("attachmentMetadata") or {}) > METADATA_BYTES:
         causes.append(too_long("status.attachmentMetadata", METADATA_BYTES))
     for field in ("attachError", "detachError"):
-        if len(((status.get(field) or {}).get("message") or "").encode()) > MESSAGE_BYTES:
-            causes.append(too_long(f"status.{field}.message", MESSAGE_BYTES))
+        causes += _volume_error(status.get(field) or {}, f"status.{field}")
+    volume = spec["source"].get("persistentVolumeName")
+    if volume is not None:
+        causes += said("spec.source.persistentVolumeName", volume, is_dns1123_subdomain(volume))
     if old is not None:
         causes += immutable(obj, old, "", "spec")
     return causes
@@ -125,9 +153,22 @@ def _source(source: Object) -> list[Cause]:
         return [required("spec.source", _ONE_SOURCE)]
     if inline is not None and volume is not None:
         return [forbidden_field("spec.source", _ONE_SOURCE)]
-    if volume == "":
-        return [required("spec.source.persistentVolumeName", "must specify non empty persistentVolumeName")]
-    return said("spec.source.persistentVolumeName", volume, is_dns1123_subdomain(volume)) if volume else []
+    if inline is not None:
+        return validate_inline(inline, "spec.source.inlineVolumeSpec")
+    path = "spec.source.persistentVolumeName"
+    return [] if volume else [required(path, "must specify non empty persistentVolumeName")]
+
+
+def _volume_error(error: Object, path: str) -> list[Cause]:
+    causes = []
+    if len((error.get("message") or "").encode()) > MESSAGE_BYTES:
+        # The number told is upstream's, and not the one it compares with.
+        causes.append(too_long(f"{path}.message", METADATA_BYTES))
+    if (error.get("errorCode") or 0) < 0:
+        causes.append(
+            invalid_value(f"{path}.errorCode", error["errorCode"], "must be between 0 and 2147483647, inclusive")
+        )
+    return causes
 
 
 def default_driver(obj: Object) -> None:
@@ -136,6 +177,24 @@ def default_driver(obj: Object) -> None:
     fill(spec, attachRequired=True, fsGroupPolicy="ReadWriteOnceWithFSType", **flags)
     if not spec.get("volumeLifecycleModes"):
         spec["volumeLifecycleModes"] = ["Persistent"]
+
+
+def create_driver(obj: Object) -> None:
+    _drop_disabled(obj["spec"], {})
+
+
+def update_driver(new: Object, old: Object) -> None:
+    spec, before = new["spec"], old["spec"]
+    _drop_disabled(spec, before)
+    if spec != before:
+        # Counted from the first change on; a new one has none.
+        new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+
+
+def _drop_disabled(spec: Object, before: Object) -> None:
+    """A field that is behind a gate which is off by default."""
+    if before.get("preventPodSchedulingIfMissing") is None:
+        spec.pop("preventPodSchedulingIfMissing", None)
 
 
 def validate_driver(obj: Object, old: Object | None) -> list[Cause]:
@@ -149,11 +208,22 @@ def validate_driver(obj: Object, old: Object | None) -> list[Cause]:
     if period is not None and period < 10:
         path = "spec.nodeAllocatableUpdatePeriodSeconds"
         causes.append(invalid_value(path, period, "must be greater than or equal to 10 seconds"))
+    in_secrets = spec.get("serviceAccountTokenInSecrets")
+    if in_secrets is not None and not spec.get("tokenRequests"):
+        why = "serviceAccountTokenInSecrets is set but no tokenRequests are specified"
+        causes.append(invalid_value("spec.serviceAccountTokenInSecrets", in_secrets, why))
     if old is not None:
         if spec["attachRequired"] != old["spec"].get("attachRequired"):
             causes.append(invalid_value("spec.attachedRequired", spec["attachRequired"], "field is immutable"))
         causes += immutable(spec, old["spec"], "spec", "volumeLifecycleModes")
     return causes
+
+
+def warn_driver(obj: Object, old: Object | None) -> list[str]:
+    requests = obj["spec"].get("tokenRequests")
+    if not requests or obj["spec"].get("serviceAccountTokenInSecrets") is not None:
+        return []
+    return [] if old is not None and requests == old["spec"].get("tokenRequests") else [_TOKENS_SHOWN]
 
 
 def _token_requests(requests: list[Object]) -> list[Cause]:
@@ -175,18 +245,23 @@ def _token_requests(requests: list[Object]) -> list[Cause]:
 
 
 def default_node(obj: Object) -> None:
-    if section(obj, "spec").get("drivers") is None:
-        obj["spec"]["drivers"] = []
-    for driver in obj["spec"]["drivers"]:
+    spec = section(obj, "spec")
+    spec.setdefault("drivers", None)
+    for driver in spec["drivers"] or ():
         driver.setdefault("topologyKeys", None)
+
+
+def keep_node(obj: Object, old: Object | None = None) -> None:
+    # Who writes an empty list owns it; it is stored as one that is not there.
+    obj["spec"]["drivers"] = obj["spec"]["drivers"] or None
 
 
 def validate_node(obj: Object, old: Object | None) -> list[Cause]:
     causes, seen = [], set()
     before = {driver.get("name"): driver for driver in (old or {}).get("spec", {}).get("drivers") or ()}
-    for i, driver in enumerate(obj["spec"]["drivers"]):
+    for i, driver in enumerate(obj["spec"]["drivers"] or ()):
         path, name = f"spec.drivers[{i}]", driver.get("name") or ""
-        causes += _driver_name(name, f"{path}.name")
+        causes += driver_name(name, f"{path}.name")
         node = driver.get("nodeID") or ""
         if not node:
             causes.append(required(f"{path}.nodeID"))
@@ -196,7 +271,10 @@ def validate_node(obj: Object, old: Object | None) -> list[Cause]:
         if name in seen:
             causes.append(duplicate(f"{path}.name", name))
         seen.add(name)
-        for key in driver.get("topologyKeys") or ():
+        keys = driver.get("topologyKeys") or []
+        for k, key in enumerate(keys):
+            causes += [] if key else [required(path)]
+            causes += [duplicate(path, key)] if key in keys[:k] else []
             causes += said(path, key, is_qualified_name(key))
         if name in before and _fixed_part(driver) != _fixed_part(before[name]):
             causes.append(invalid_value("spec.drivers", _fixed_part(driver), "field is immutable"))
@@ -207,21 +285,18 @@ def _fixed_part(driver: Object) -> Object:
     return {key: value for key, value in driver.items() if key != "allocatable"}
 
 
+def default_capacity(obj: Object) -> None:
+    for field in ("capacity", "maximumVolumeSize"):
+        if obj.get(field) is not None:
+            obj[field] = canonical_alone(obj[field])
+
+
 def validate_capacity(obj: Object, old: Object | None) -> list[Cause]:
-    if old is not None:
-        return immutable(obj, old, "", "nodeTopology", "storageClassName")
     name = obj.get("storageClassName") or ""
     causes = label_selector(obj.get("nodeTopology"), "nodeTopology")
     causes += said("storageClassName", name, is_dns1123_subdomain(name))
-    capacity: Any = obj.get("capacity")
-    if capacity is not None:
-        causes += _quantity(capacity)
+    if amount(obj.get("capacity")) < ZERO:
+        causes.append(invalid_value("capacity", obj["capacity"], NOT_NEGATIVE))
+    if old is not None:
+        causes += immutable(obj, old, "", "nodeTopology", "storageClassName")
     return causes
-
-
-def _quantity(capacity: str | int | float) -> list[Cause]:
-    try:
-        negative = Quantity.parse(capacity).nano < 0
-    except ValueError as error:
-        return [invalid_value("capacity", capacity, str(error))]
-    return [invalid_value("capacity", capacity, "must be greater than or equal to 0")] if negative else []

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from posixpath import normpath
 from typing import Any
 
 from shoal.kinds.checks import immutable, label_selector, one_of, said, section
 from shoal.kinds.differences import difference, same
 from shoal.kinds.pod_defaults import default_claim_spec
 from shoal.kinds.pod_scheduling import validate_node_selector
+from shoal.kinds.pod_volume_warnings import claim_warnings, source_warnings
 from shoal.kinds.resources import amount, default_list
+from shoal.kinds.volume_sources import default_sources, sources, validate_sources
 from shoal.objects.errors import Cause, forbidden_field, invalid_value, not_supported, required
 from shoal.objects.names import is_dns1123_label, is_dns1123_subdomain
 from shoal.objects.quantity import ZERO
@@ -24,10 +27,12 @@ PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 PROVISIONERS = ("volume.beta.kubernetes.io/storage-provisioner", "volume.kubernetes.io/storage-provisioner")
 """Annotations of a claim: who is to make its volume."""
-_NOT_SOURCES = frozenset({
-    "accessModes", "capacity", "claimRef", "mountOptions", "nodeAffinity", "persistentVolumeReclaimPolicy",
-    "storageClassName", "volumeMode", "volumeAttributesClassName",
+MOUNT_OPTIONS = "volume.beta.kubernetes.io/mount-options"
+_MOUNTED = frozenset({
+    "gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "nfs", "rbd", "quobyte", "iscsi", "cinder", "cephfs",
+    "azureFile", "vsphereVolume", "azureDisk", "photonPersistentDisk",
 })  # fmt: skip
+"""Sources that can be mounted with options."""
 _FIXED = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n"
 
 
@@ -37,23 +42,24 @@ def default_claim(obj: Object) -> None:
     if not status.get("phase"):
         status["phase"] = "Pending"
     default_list(status, "capacity")
-    _same_source(obj["spec"])
 
 
 _SOURCES = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
 
 
-def _same_source(spec: Object) -> None:
-    """`dataSource` and `dataSourceRef` say the same, unless the source is in another namespace."""
+def _same_source(spec: Object, old: Object) -> None:
+    """`dataSource` and `dataSourceRef` say the same. What only `dataSourceRef` may name, or nothing, is dropped."""
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
-    if source and not reference and (source.get("apiGroup") or "", source.get("kind")) not in _SOURCES:
-        # What only `dataSourceRef` may name is dropped here, as it always was.
+    if reference and reference.get("namespace") and not old.get("dataSourceRef"):
+        del spec["dataSourceRef"]
+        reference = None
+    in_use = old.get("dataSource") or old.get("dataSourceRef")
+    if source and not reference and not in_use and (source.get("apiGroup") or "", source.get("kind")) not in _SOURCES:
         del spec["dataSource"]
-        return
-    if source and not reference:
+    elif source and not reference:
         spec["dataSourceRef"] = dict(source)
     elif reference and not source and not reference.get("namespace"):
-        spec["dataSource"] = dict(reference)
+        spec["dataSource"] = {field: value for field, value in reference.items() if field != "namespace"}
 
 
 def class_of(obj: Object) -> str | None:
@@ -71,6 +77,11 @@ def requested_storage(claim: Object) -> object:
 
 def create_claim(obj: Object) -> None:
     obj["status"] = {"phase": "Pending"}
+    _same_source(obj["spec"], {})
+
+
+def update_claim(new: Object, old: Object) -> None:
+    _same_source(new["spec"], old.get("spec") or {})
 
 
 def validate_claim(obj: Object, old: Object | None) -> list[Cause]:
@@ -97,7 +108,9 @@ def validate_claim_spec(spec: Object, path: str) -> list[Cause]:
     for field in ("dataSource", "dataSourceRef"):
         if spec.get(field):
             causes += _data_source(spec[field], f"{path}.{field}")
-    return causes
+    causes += _sources_match(spec, path)
+    name = spec.get("volumeAttributesClassName")
+    return causes + said(f"{path}.volumeAttributesClassName", name, is_dns1123_subdomain(name)) if name else causes
 
 
 def _access_modes(modes: list[str], path: str) -> list[Cause]:
@@ -125,6 +138,20 @@ def _data_source(source: Object, path: str) -> list[Cause]:
     return causes
 
 
+def _sources_match(spec: Object, path: str) -> list[Cause]:
+    source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
+    if not source or not reference:
+        return []
+    if reference.get("namespace"):
+        why = "may not be specified when dataSourceRef.namespace is specified"
+    elif any(source.get(field) != reference.get(field) for field in ("apiGroup", "kind", "name")):
+        why = "must match dataSourceRef"
+    else:
+        return []
+    # Upstream shows its own path, a value without fields that can be seen.
+    return [invalid_value(path, {}, why)]
+
+
 def _claim_update(obj: Object, old: Object) -> list[Cause]:
     new_spec, old_spec = dict(obj["spec"]), dict(old.get("spec") or {})
     if not old_spec.get("volumeName"):
@@ -146,7 +173,14 @@ def _claim_update(obj: Object, old: Object) -> list[Cause]:
             why = "field can not be less than status.capacity"
             causes.append(forbidden_field("spec.resources.requests.storage", why))
     # Upstream's path leaves the spec out.
-    return causes + immutable(new_spec, old_spec, "", "volumeMode")
+    causes += immutable(new_spec, old_spec, "", "volumeMode")
+    name = (obj.get("spec") or {}).get("volumeAttributesClassName")
+    if not name and (old.get("status") or {}).get("currentVolumeAttributesClassName") is not None:
+        to = "nil" if name is None else "empty string"
+        if name != (old.get("spec") or {}).get("volumeAttributesClassName"):
+            why = f"update to {to} is forbidden when status.currentVolumeAttributesClassName is not nil"
+            causes.append(forbidden_field("spec.volumeAttributesClassName", why))
+    return causes
 
 
 def _storage(spec: Object) -> object:
@@ -160,16 +194,19 @@ def _with_storage(spec: Object, size: object) -> Object:
 
 def default_volume(obj: Object) -> None:
     spec = section(obj, "spec")
-    default_list(spec, "capacity")
+    default_inline(spec)
     if not spec.get("persistentVolumeReclaimPolicy"):
         spec["persistentVolumeReclaimPolicy"] = "Retain"
     if spec.get("volumeMode") is None:
         spec["volumeMode"] = "Filesystem"
-    if spec.get("hostPath") is not None and spec["hostPath"].get("type") is None:
-        spec["hostPath"]["type"] = ""
     status = section(obj, "status")
     if not status.get("phase"):
         status["phase"] = "Pending"
+
+
+def default_inline(spec: Object) -> None:
+    default_list(spec, "capacity")
+    default_sources(spec)
 
 
 def create_volume(obj: Object) -> None:
@@ -180,11 +217,50 @@ def validate_volume(obj: Object, old: Object | None) -> list[Cause]:
     spec = obj.get("spec") or {}
     if old is not None and spec == old.get("spec"):
         return []
-    modes, capacity = spec.get("accessModes") or [], spec.get("capacity") or {}
+    modes, policy = spec.get("accessModes") or [], spec.get("persistentVolumeReclaimPolicy")
     causes = [] if modes else [required("spec.accessModes")]
-    causes += _access_modes(modes, "spec")
-    if not capacity:
-        causes.append(required("spec.capacity"))
+    causes += _access_modes(modes, "spec") + _capacity(spec.get("capacity") or {})
+    causes += one_of(policy, "spec.persistentVolumeReclaimPolicy", *RECLAIM_POLICIES)
+    affinity = (spec.get("nodeAffinity") or {}).get("required")
+    if affinity is not None:
+        causes += validate_node_selector(affinity, "spec.nodeAffinity.required")
+    elif spec.get("nodeAffinity") is not None:
+        causes.append(required("spec.nodeAffinity.required", "must specify required node constraints"))
+    causes += validate_sources(spec, "spec", obj["metadata"].get("name") or "") + _recycled_root(spec, "spec")
+    causes += _class_name(spec, "spec")
+    causes += one_of(spec.get("volumeMode"), "spec.volumeMode", "Block", "Filesystem")
+    if spec.get("volumeAttributesClassName") is not None:
+        causes += _attributes_class(spec)
+    if MOUNT_OPTIONS in (obj["metadata"].get("annotations") or {}) and not spec.keys() & _MOUNTED:
+        why = "may not specify mount options for this volume type"
+        causes.append(forbidden_field(f"metadata.annotations.{MOUNT_OPTIONS}", why))
+    return causes if old is None else causes + _volume_update(spec, old.get("spec") or {})
+
+
+def validate_inline(spec: Object, path: str) -> list[Cause]:
+    """A volume that is part of an attachment, not an object of its own."""
+    alone = "may not be specified in the context of inline volumes"
+    causes = [forbidden_field(f"{path}.{field}", alone) for field in ("claimRef", "capacity") if spec.get(field)]
+    if spec.get("csi") is None:
+        causes.append(required(f"{path}.csi", "has to be specified in the context of inline volumes"))
+    modes = spec.get("accessModes") or []
+    causes += ([] if modes else [required(f"{path}.accessModes")]) + _access_modes(modes, path)
+    if spec.get("persistentVolumeReclaimPolicy") not in (None, "", "Retain"):
+        why = "may only be Retain in the context of inline volumes"
+        causes.append(forbidden_field(f"{path}.persistentVolumeReclaimPolicy", why))
+    if spec.get("nodeAffinity") is not None:
+        causes.append(forbidden_field(f"{path}.nodeAffinity", alone))
+    causes += validate_sources(spec, path, "") + _recycled_root(spec, path)
+    if spec.get("storageClassName"):
+        causes.append(forbidden_field(f"{path}.storageClassName", alone))
+    if spec.get("volumeMode") not in (None, "Filesystem"):
+        why = "may not specify volumeMode other than Filesystem in the context of inline volumes"
+        causes.append(forbidden_field(f"{path}.volumeMode", why))
+    return causes
+
+
+def _capacity(capacity: Object) -> list[Cause]:
+    causes = [] if capacity else [required("spec.capacity")]
     if capacity.keys() != {"storage"}:
         causes.append(not_supported("spec.capacity", capacity or None, ["storage"]))
     for name, value in capacity.items():
@@ -193,41 +269,70 @@ def validate_volume(obj: Object, old: Object | None) -> list[Cause]:
             causes.append(invalid_value(f"spec.capacity[{name}]", whole, "must be a valid resource quantity"))
         if amount(value) <= ZERO:
             causes.append(invalid_value(f"spec.capacity[{name}]", value, "must be greater than zero"))
-    causes += one_of(spec.get("persistentVolumeReclaimPolicy"), "spec.persistentVolumeReclaimPolicy", *RECLAIM_POLICIES)
-    causes += _volume_source(spec)
-    causes += _class_name(spec, "spec")
-    causes += one_of(spec.get("volumeMode"), "spec.volumeMode", "Block", "Filesystem")
-    affinity = (spec.get("nodeAffinity") or {}).get("required")
-    if affinity is not None:
-        causes += validate_node_selector(affinity, "spec.nodeAffinity.required")
-    elif spec.get("nodeAffinity") is not None:
-        causes.append(required("spec.nodeAffinity.required", "must specify required node constraints"))
-    return causes if old is None else causes + _volume_update(spec, old.get("spec") or {})
+    return causes
+
+
+def _recycled_root(spec: Object, path: str) -> list[Cause]:
+    where = (spec.get("hostPath") or {}).get("path") or ""
+    if spec.get("persistentVolumeReclaimPolicy") != "Recycle" or not where or normpath(where).strip("/"):
+        return []
+    why = "may not be 'recycle' for a hostPath mount of '/'"
+    return [forbidden_field(f"{path}.persistentVolumeReclaimPolicy", why)]
+
+
+def _attributes_class(spec: Object) -> list[Cause]:
+    """Of a volume; a claim may take its own back by an empty one."""
+    name, path = spec["volumeAttributesClassName"], "spec.volumeAttributesClassName"
+    causes = said(path, name, is_dns1123_subdomain(name)) if name else [required(path, "an empty string is disallowed")]
+    if spec.get("csi") is None:
+        causes.append(required("spec.csi", "has to be specified when using volumeAttributesClassName"))
+    return causes
 
 
 def _source_of(spec: Object) -> Object:
-    return {field: value for field, value in spec.items() if field not in _NOT_SOURCES and value is not None}
-
-
-def _volume_source(spec: Object) -> list[Cause]:
-    kinds = list(_source_of(spec))
-    causes = [] if kinds else [required("spec", "must specify a volume type")]
-    causes += [forbidden_field(f"spec.{kind}", "may not specify more than 1 volume type") for kind in kinds[1:]]
-    for kind in kinds[:1]:
-        needed = {"hostPath": "path", "local": "path", "nfs": "server", "csi": "driver"}.get(kind)
-        if needed and not spec[kind].get(needed):
-            causes.append(required(f"spec.{kind}.{needed}"))
-    if "csi" in kinds and not spec["csi"].get("volumeHandle"):
-        causes.append(required("spec.csi.volumeHandle"))
-    if "local" in kinds and not spec.get("nodeAffinity"):
-        causes.append(required("spec.nodeAffinity", "Local volume requires node affinity"))
-    return causes
+    return {field: spec[field] for field in sources(spec)}
 
 
 def _volume_update(spec: Object, old: Object) -> list[Cause]:
     causes = []
     new_source, old_source = _source_of(spec), _source_of(old)
+    expand = "controllerExpandSecretRef"
+    if (old.get("csi") or {expand: True}).get(expand) is None and "csi" in new_source:
+        # Set once, it stays.
+        new_source["csi"] = {field: value for field, value in new_source["csi"].items() if field != expand}
     if not same(new_source, old_source):
         why = "spec.persistentvolumesource is immutable after creation\n" + difference(new_source, old_source, "spec")
         causes.append(forbidden_field("spec.persistentvolumesource", why))
-    return causes + immutable(spec, old, "", "volumeMode")
+    causes += immutable(spec, old, "", "volumeMode")
+    return causes + _taken_back(spec, old)
+
+
+def _taken_back(spec: Object, old: Object) -> list[Cause]:
+    if old.get("volumeAttributesClassName") is None or spec.get("volumeAttributesClassName") is not None:
+        return []
+    return [forbidden_field("spec.volumeAttributesClassName", "update from non-nil value to nil is forbidden")]
+
+
+def warn_claim(obj: Object, old: Object | None) -> list[str]:
+    return _old_annotations(obj, CLASS_ANNOTATION) + claim_warnings(obj["spec"], "spec")
+
+
+def warn_volume(obj: Object, old: Object | None) -> list[str]:
+    told = _old_annotations(obj, CLASS_ANNOTATION, MOUNT_OPTIONS)
+    if obj["spec"].get("persistentVolumeReclaimPolicy") == "Recycle":
+        told.append(
+            "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended "
+            "approach is to use dynamic provisioning."
+        )
+    return told + source_warnings(obj["spec"], "spec", "flocker", "quobyte")
+
+
+_OLD_ANNOTATIONS = {
+    CLASS_ANNOTATION: 'deprecated since v1.8; use "storageClassName" attribute instead',
+    MOUNT_OPTIONS: 'deprecated since v1.31; use "mountOptions" attribute instead',
+}
+
+
+def _old_annotations(obj: Object, *keys: str) -> list[str]:
+    annotations = obj["metadata"].get("annotations") or {}
+    return [f"metadata.annotations[{key}]: {_OLD_ANNOTATIONS[key]}" for key in keys if key in annotations]

@@ -61,7 +61,7 @@ async def update(core: Core, call: Call) -> Response:
     if name != call.name:
         raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
     rules = call.resource.rules
-    fresh = [body]
+    fresh, uid = [body], body["metadata"].get("uid")
     if call.entry() is None and rules.create_on_update and not call.target.subresource:
         if body["metadata"].get("resourceVersion"):
             raise call.not_found()
@@ -69,7 +69,7 @@ async def update(core: Core, call: Call) -> Response:
         with suppress(AlreadyExists):
             return await create_object(core, call, options, fresh.pop(), owned=False)
     if not body["metadata"].get("resourceVersion") and not rules.unconditional:
-        _check_uid(call, body, call.found().object())
+        _check_uid(call, uid, call.found().object())
         cause = invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
         raise invalid_object(call.resource.plural, call.resource.group, name, [cause])
 
@@ -189,11 +189,11 @@ def _check_preconditions(call: Call, entry: Entry, old: Object, new: Object) -> 
     if given and given != "0" and given != str(entry.revision):
         raise conflict(call)
     if call.verb == "update":
-        _check_uid(call, new, old)
+        _check_uid(call, metadata.get("uid"), old)
 
 
-def _check_uid(call: Call, new: Object, old: Object) -> None:
-    given, uid = new["metadata"].get("uid"), old["metadata"]["uid"]
+def _check_uid(call: Call, given: str | None, old: Object) -> None:
+    uid = old["metadata"]["uid"]
     if given and given != uid:
         raise conflict(call, f"Precondition failed: UID in precondition: {given}, UID in object meta: {uid}")
 
