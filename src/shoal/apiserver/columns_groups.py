@@ -176,7 +176,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
     ),
     "volumeattributesclasses.storage.k8s.io": (Column("DriverName", cell=value("driverName")), AGE),
     "volumeattachments.storage.k8s.io": (
-        Column("Attacher", cell=value("spec", "attacher")),
+        Column("Attacher", format="name", cell=value("spec", "attacher")),
         Column("PV", cell=value("spec", "source", "persistentVolumeName", otherwise="")),
         Column("Node", cell=value("spec", "nodeName")),
         Column("Attached", type="boolean", cell=value("status", "attached", otherwise=False)),

@@ -10,7 +10,7 @@ import orjson
 
 from shoal.apiserver.registry import Column, Resource
 from shoal.objects.duration import human_since, parse_time
-from shoal.objects.errors import BadRequest
+from shoal.objects.errors import BadRequest, show
 from shoal.objects.jsonpath import compile as compile_path
 
 Object = dict[str, Any]
@@ -50,7 +50,7 @@ def make_table(
 
 def _has_name(columns: tuple[Column, ...]) -> bool:
     """Only a built-in kind may put the name elsewhere than first."""
-    return any(column.format == "name" and column.cell is not None for column in columns)
+    return any(column.name == "Name" and column.cell is not None for column in columns)
 
 
 def _name(obj: Object, now: float) -> object:
@@ -64,7 +64,10 @@ def _definitions(columns: tuple[Column, ...]) -> list[Object]:
 
 def check_include(include: str) -> None:
     if include not in ("", "None", "Metadata", "Object"):
-        raise BadRequest(f'unrecognized includeObject value: "{include}"')
+        raise BadRequest(
+            f"Unable to convert to Table as requested: includeObject: Invalid value: {show(include)}: "
+            "must be 'Metadata', 'Object', 'None', or empty"
+        )
 
 
 def _row(obj: Object, cells: list[object], version: str, include: str) -> Object:
