@@ -351,7 +351,8 @@ def test_what_a_row_includes(widgets: Cluster) -> None:
     assert rows["Metadata"]["object"]["metadata"] == made["metadata"]
     assert rows["Object"]["object"] == made
     answer = widgets.get(f"{WIDGETS}?includeObject=Some", Accept=TABLE)
-    assert (answer.status, answer["message"]) == (400, 'unrecognized includeObject value: "Some"')
+    assert (answer.status, answer["reason"]) == (400, "BadRequest")
+    assert "includeObject: Invalid value: \"Some\": must be 'Metadata', 'Object', 'None', or empty" in answer["message"]
 
 
 def test_a_table_of_the_older_version(cluster: Cluster) -> None:

@@ -179,7 +179,11 @@ def test_a_bookmark_comes_with_the_end_when_asked_for(cluster: Cluster) -> None:
     mark = events[1]["object"]
     assert (mark["kind"], mark["apiVersion"]) == ("ConfigMap", "v1")
     assert int(revision(mark)) >= int(revision(made))
-    assert "annotations" not in mark["metadata"]
+    assert mark["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+    path = f"{MAPS}?timeoutSeconds=1&allowWatchBookmarks=true&resourceVersion={revision(made)}"
+    with cluster.watch(path) as watch:
+        marks = [event["object"]["metadata"] for event in watch]
+    assert [set(mark) for mark in marks] == [{"resourceVersion"}]
 
 
 def test_a_streamed_list_ends_with_the_annotated_bookmark(cluster: Cluster) -> None:
@@ -279,7 +283,8 @@ def test_rows_may_carry_the_object(widgets: Cluster) -> None:
 
 def test_a_wrong_include_is_refused_before_the_stream(widgets: Cluster) -> None:
     answer = widgets.get(f"{WIDGETS}?watch=true&includeObject=Some", Accept=TABLE)
-    assert (answer.status, answer["message"]) == (400, 'unrecognized includeObject value: "Some"')
+    assert (answer.status, answer["reason"]) == (400, "BadRequest")
+    assert "includeObject: Invalid value: \"Some\": must be 'Metadata', 'Object', 'None', or empty" in answer["message"]
 
 
 def test_metadata_alone(widgets: Cluster) -> None:

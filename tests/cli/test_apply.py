@@ -97,7 +97,7 @@ def test_fields_of_others_are_taken_only_by_force(run: Run, root: Cluster) -> No
         ("", "there is nothing to apply"),
         ("kind: ConfigMap\nmetadata: {}\n", "- has something that is not a named object"),
         ("just text", "- has something that is not a named object"),
-        ("a: [", "- cannot be read: error decoding YAML: while parsing a flow node"),
+        ("a: [", "- cannot be read: yaml: line 1: did not find expected node content"),
     ],
 )
 def test_what_is_no_manifest(run: Run, given: str, complaint: str) -> None:

@@ -35,9 +35,9 @@ from shoal.objects.strictjson import duplicates, loads
         (b"[1e400]", "json: cannot unmarshal number 1e400 into Go value of type float64"),
         (b'"\xff"', "invalid UTF-8 in JSON input"),
         (b'"\\ud800"', "invalid Unicode in JSON string"),
-        (b"[" * 100_000, "exceeded max depth"),
-        (b"[" * 2_000 + b"]" * 2_000, "exceeded max depth"),
-        (b'{"a":' * 300 + b"1" + b"}" * 300, "exceeded max depth"),
+        (b"[" * 100_000, "invalid character '[' exceeded max depth"),
+        (b"[" * 2_000 + b"]" * 2_000, "invalid character '[' exceeded max depth"),
+        (b'{"a":' * 300 + b"1" + b"}" * 300, "invalid character '{' exceeded max depth"),
     ],
 )
 def test_what_is_no_json(data: bytes, said: str) -> None:

@@ -43,6 +43,7 @@ from shoal.objects.errors import (
     TimedOut,
     TooLarge,
     Unavailable,
+    UnsupportedMedia,
 )
 from shoal.objects.wire import Answer, Request, Response, StreamResponse, Upgrade
 from shoal.store.interface import ValueTooLarge
@@ -180,7 +181,8 @@ class App:
         except TimeoutError:
             answer = self._failed(call.request, TimedOut(LATE), record)
         except Exception as error:
-            answer = _warned(call, self._failed(call.request, error, record))
+            answer = self._failed(call.request, error, record)
+            answer = answer if _unrouted(call, error) else _warned(call, answer)
         if record is not None and call.annotations:
             record.annotations = call.annotations
         return self._done(call.request, labels, began, answer, record)
@@ -223,14 +225,21 @@ class App:
         resource = self._find(cluster, target)
         if target.cluster == WILDCARD and verb not in ("list", "watch"):
             raise MethodNotSupported("the wildcard view of all logical clusters can be listed and watched only")
-        view = negotiated(request.headers.get("accept", ""), resource.custom, verb == "watch")
+        view = negotiated(request.headers.get("accept", ""), resource.custom, verb)
         shared = resource.rules.shared
         kind = self._core.cache.kind(shared.group if shared else resource.group, resource.plural)
         call = Call(request, target, verb, user, cluster, resource, kind, view, query)
         if resource.deprecated:
             call.warnings.append(resource.deprecated)
         read = find_read(call)
-        return call if read is None else self._finished(call, read(self._core, call))
+        if read is None:
+            return call
+        try:
+            return self._finished(call, read(self._core, call))
+        except StatusError as error:
+            if not call.warnings:
+                raise
+            return _warned(call, self._failed(request, error, record))
 
     def _enter(self, target: Target, user: User) -> LogicalCluster:
         """An unknown cluster is told apart from a closed one only to those who may see them all."""
@@ -329,6 +338,13 @@ def _as_error(error: BaseException) -> Exception:
 def _any_state(query: str) -> bool:
     """Whether the reader said that any state will do."""
     return "resourceVersion=0" in query and parse_query(query).get("resourceVersion") == "0"
+
+
+def _unrouted(call: Call, error: Exception) -> bool:
+    """What upstream's router refuses of a built-in kind, before there is anybody to warn."""
+    if call.resource.custom:
+        return False
+    return isinstance(error, MethodNotSupported) or (isinstance(error, UnsupportedMedia) and call.verb == "patch")
 
 
 def _warned(call: Call, answer: Answer) -> Answer:

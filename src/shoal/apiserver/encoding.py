@@ -47,6 +47,11 @@ def stored(served: bytes) -> bytes:
     return served[:at] + served[served.index(b'",', at) + 2 :]
 
 
+def untyped(served: bytes) -> bytes:
+    """Without apiVersion and kind: an item of a list, which has said them for all."""
+    return b"{" + served[served.index(_METADATA) :]
+
+
 def with_cluster(served: bytes, cluster: str) -> bytes:
     """The served form for the wildcard view: annotation `shoal.dev/cluster` tells where the object lives."""
     at = served.index(b'",', served.index(_METADATA) + 12) + 2

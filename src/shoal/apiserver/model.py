@@ -15,6 +15,7 @@ from shoal.objects import gotypes
 from shoal.objects import schema as schemas
 from shoal.objects.apply import TypeSchema
 from shoal.objects.errors import Cause
+from shoal.objects.metadata_types import tidy
 from shoal.objects.schema.empties import Empties
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class Model:
         """Drops unknown fields; tells them in upstream's words when asked to."""
         if self._empties is not None:
             self._empties.drop(obj)
+        elif isinstance(metadata := obj.get("metadata"), dict):
+            tidy(metadata)
         if collect:
             return self._compiled.prune_unknown(obj)
         self._compiled.prune(obj)

@@ -32,6 +32,8 @@ class View:
     pretty: bool = False
     form: str = ""
     """Empty for JSON, else PROTOBUF or YAML."""
+    listed: bool = False
+    """Of metadata alone: that of a list was asked for."""
 
 
 PLAIN = View()
@@ -39,6 +41,7 @@ _EVERY = (JSON, YAML, PROTOBUF)
 _ROUTED = (*_EVERY, "*/*")
 """What a route of a built-in kind answers to; what is within it is looked at afterwards."""
 _STREAMED = (JSON, PROTOBUF)
+_WATCHED = tuple(f"{name};stream=watch" for name in _STREAMED)
 _ANY = ("*/*", "application/*")
 _OFFERED = {
     (False, False): (_EVERY, _EVERY),
@@ -56,10 +59,12 @@ def accepted(header: str) -> View:
 
 
 @lru_cache(maxsize=512)
-def negotiated(header: str, custom: bool, watching: bool) -> View:
+def negotiated(header: str, custom: bool, verb: str) -> View:
     """As `accepted`, for resources. Custom ones have a protobuf form of their metadata only, as upstream."""
+    watching = verb == "watch"
     if not custom and header and not any(_media(clause) in _ROUTED for clause in header.split(",")):
-        refusal = NotAcceptable(f"406: Not Acceptable\n\nAvailable representations: {', '.join(_EVERY)}")
+        routed = _EVERY + _WATCHED if watching or verb == "list" else _EVERY
+        refusal = NotAcceptable(f"406: Not Acceptable\n\nAvailable representations: {', '.join(routed)}")
         refusal.detailed = True
         raise refusal
     return _first(header, *_OFFERED[custom, watching])
@@ -100,8 +105,8 @@ def _first(header: str, plain: tuple[str, ...], offered: tuple[str, ...]) -> Vie
         if kind == "Table" and media != PROTOBUF:
             return View("table", params["v"], form=form)
         if kind in ("PartialObjectMetadata", "PartialObjectMetadataList"):
-            return View("partial", params["v"], form=form)
-    names = [f"{name};stream=watch" for name in offered] if offered == _STREAMED else offered
+            return View("partial", params["v"], form=form, listed=kind.endswith("List"))
+    names = _WATCHED if offered == _STREAMED else offered
     raise NotAcceptable(f"only the following media types are accepted: {', '.join(names)}")
 
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ from urllib.parse import parse_qsl
 
 import orjson
 
+from shoal.objects import strictjson
 from shoal.objects.errors import (
     BadRequest,
     Cause,
@@ -25,6 +25,7 @@ from shoal.objects.errors import (
     required,
     too_long,
 )
+from shoal.objects.selectors import parse_fields, parse_labels
 
 EXACT, NOT_OLDER = "Exact", "NotOlderThan"
 _TRUE = {"1", "t", "true", "True", "TRUE", "T"}
@@ -84,11 +85,12 @@ class ListOptions:
     resource_version: str = ""
     match: str = ""
     limit: int = 0
+    token: str = ""
+    """Of `continue`; see `resume`."""
     after: str = ""
     """The decoded continue token's last key."""
     at: int = 0
     """The decoded continue token's revision; -1: go on with what there is now."""
-    continued: bool = False
     timeout: int = 0
     bookmarks: bool = False
     send_initial: bool | None = None
@@ -99,27 +101,44 @@ class ListOptions:
 
 
 def list_options(query: Mapping[str, str], watching: bool) -> ListOptions:
-    token = query.get("continue", "")
     options = ListOptions(
         labels=query.get("labelSelector", ""),
         fields=query.get("fieldSelector", ""),
         resource_version=query.get("resourceVersion", ""),
         match=query.get("resourceVersionMatch", ""),
         limit=integer(query, "limit"),
-        continued=bool(token),
+        token=query.get("continue", ""),
         timeout=integer(query, "timeoutSeconds"),
         bookmarks=boolean(query, "allowWatchBookmarks"),
         send_initial=boolean(query, "sendInitialEvents") if "sendInitialEvents" in query else None,
     )
+    # What cannot be read is told before what is not allowed.
+    if options.labels:
+        parse_labels(options.labels)
+    if options.fields:
+        parse_fields(options.fields)
+    if watching and boolean(query, "watch"):
+        _begin_with_state(options)
     if options.match or options.send_initial is not None:
         causes = _watch_causes(options) if watching else _list_causes(options)
         if causes:
             raise invalid_object("ListOptions", "meta.k8s.io", "", causes)
-    if token and not watching:
+    return options
+
+
+def _begin_with_state(options: ListOptions) -> None:
+    """Who watches from nowhere is sent what there is, and a bookmark after it where bookmarks are wanted."""
+    unasked = options.send_initial is None and not options.match and options.resource_version in ("", "0")
+    if unasked and (options.bookmarks or options.token):
+        options.send_initial, options.match = True, NOT_OLDER
+
+
+def resume(options: ListOptions) -> None:
+    """Where a list goes on, by its token."""
+    if options.token:
+        options.at, options.after = decode_continue(options.token)
         if options.resource_version and options.resource_version != "0":
             raise BadRequest("specifying resource version is not allowed when using continue")
-        options.at, options.after = decode_continue(token)
-    return options
 
 
 def _list_causes(options: ListOptions) -> list[Cause]:
@@ -128,7 +147,7 @@ def _list_causes(options: ListOptions) -> list[Cause]:
     if options.match:
         if not options.resource_version:
             causes.append(forbidden_field(field, f"{field} is forbidden unless resourceVersion is provided"))
-        if options.continued:
+        if options.token:
             causes.append(forbidden_field(field, f"{field} is forbidden when continue is provided"))
         if options.match not in (EXACT, NOT_OLDER):
             causes.append(not_supported(field, options.match, [EXACT, NOT_OLDER, ""]))
@@ -151,9 +170,12 @@ def _watch_causes(options: ListOptions) -> list[Cause]:
             )
         if options.match != NOT_OLDER:
             causes.append(not_supported(field, options.match, [NOT_OLDER]))
-        if options.continued:
+        if options.token:
             causes.append(forbidden_field(field, f"{field} is forbidden when continue is provided"))
     return causes
+
+
+_BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
 
 
 def encode_continue(at: int, after: str) -> str:
@@ -166,13 +188,18 @@ def _bad_token(why: str) -> BadRequest:
 
 
 def decode_continue(token: str) -> tuple[int, str]:
+    wrong = next((at for at, letter in enumerate(token) if letter not in _BASE64), -1)
+    if wrong >= 0 or len(token) % 4 == 1:
+        raise _bad_token(f": illegal base64 data at input byte {wrong if wrong >= 0 else len(token) - 1}")
     try:
-        found = orjson.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-        version, at, start = found["v"], found["rv"], found["start"]
-    except (ValueError, binascii.Error, KeyError, TypeError):
-        raise _bad_token(": the token cannot be decoded") from None
+        found = strictjson.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+    except BadRequest as error:
+        raise _bad_token(f": {error.message}") from None
+    if not isinstance(found, dict):
+        raise _bad_token(": json: cannot unmarshal it into Go value of type storage.continueToken")
+    version, at, start = found.get("v"), found.get("rv"), found.get("start")
     if version != "meta.k8s.io/v1":
-        raise _bad_token(": server does not recognize this encoded version")
+        raise _bad_token(f": server does not recognize this encoded version {version or ''}")
     if not isinstance(at, int) or at == 0:
         raise _bad_token(": incorrect encoded start resourceVersion (version meta.k8s.io/v1)")
     if not isinstance(start, str) or not start:

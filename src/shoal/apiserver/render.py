@@ -11,12 +11,13 @@ from typing import Any
 import orjson
 
 from shoal.apiserver.cache import Entry, Table
-from shoal.apiserver.encoding import decode, encode, splice, with_cluster
+from shoal.apiserver.encoding import decode, encode, splice, untyped, with_cluster
 from shoal.apiserver.negotiate import PROTOBUF, View
 from shoal.apiserver.registry import Resource
 from shoal.apiserver.table import make_table
 from shoal.apiserver.webhooks.conversion import shown
 from shoal.objects import protobuf
+from shoal.objects.errors import NotAcceptable
 from shoal.objects.wire import Response
 
 Object = dict[str, Any]
@@ -56,6 +57,8 @@ def one(resource: Resource, view: View, data: bytes, now: float, status: int = 2
     """An answer with one object, given as served bytes."""
     if view.mode == "object":
         return Response(status, data)
+    if view.listed:
+        raise _not_so(resource, "PartialObjectMetadataList", "is not a list", resource.kind)
     return Response(status, orjson.dumps(transformed(resource, view, data, now, include)))
 
 
@@ -65,7 +68,8 @@ def transformed(
     obj = decode(data)
     if view.mode == "partial":
         return partial(obj, view.version)
-    metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
+    revision = obj["metadata"].get("resourceVersion")
+    metadata = {"resourceVersion": revision} if revision else {}
     return make_table(
         resource, [obj], version=view.version, include=include, now=now, metadata=metadata, headers=headers
     )
@@ -77,6 +81,12 @@ def partial(obj: Object, version: str) -> Object:
         "apiVersion": f"meta.k8s.io/{version}",
         "metadata": obj.get("metadata", {}),
     }
+
+
+def _not_so(resource: Resource, asked: str, is_so: str, kind: str) -> NotAcceptable:
+    """Upstream names its Go type."""
+    name = kind if resource.custom else f"*{resource.group.partition('.')[0] or 'core'}.{kind}"
+    return NotAcceptable(f"you requested {asked}, but the requested object {is_so} ({name})")
 
 
 BATCH = 256
@@ -97,6 +107,8 @@ def many(
     if view.form == PROTOBUF and view.mode == "object" and not (entries and isinstance(entries[0], tuple)):
         messages = [message(resource, entry) for entry in entries if isinstance(entry, Entry)]
         return _protobuf_list(resource, metadata, _joined_messages(messages))
+    if view.mode == "partial" and not view.listed:
+        raise _not_so(resource, "PartialObjectMetadata", "is a list", resource.list_kind)
     data = [
         with_cluster(served(resource, entry[1]), entry[0]) if isinstance(entry, tuple) else served(resource, entry)
         for entry in entries
@@ -111,7 +123,7 @@ def many(
         return Response(
             200, orjson.dumps({"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": items})
         )
-    return _list(resource, metadata, _joined(data))
+    return _list(resource, metadata, _joined(resource, data))
 
 
 def everything(resource: Resource, table: Table, namespace: str, metadata: Object, form: str = "") -> Response:
@@ -122,14 +134,18 @@ def everything(resource: Resource, table: Table, namespace: str, metadata: Objec
         if form == PROTOBUF:
             pieces = _joined_messages([message(resource, entry) for entry in table.select(namespace)])
         else:
-            pieces = _joined([served(resource, entry) for entry in table.select(namespace)])
+            pieces = _joined(resource, [served(resource, entry) for entry in table.select(namespace)])
         if len(pieces) > 1 and len(table.joined) < MOST_JOINED:
             table.joined[asked] = pieces if asked in table.joined else None
     return (_protobuf_list if form == PROTOBUF else _list)(resource, metadata, pieces)
 
 
-def _joined(data: list[bytes]) -> list[bytes]:
-    """The items in large pieces; all but the first begin with a comma."""
+def _joined(resource: Resource, data: list[bytes]) -> list[bytes]:
+    """The items in large pieces; all but the first begin with a comma.
+
+    Those of built-in kinds come without apiVersion and kind, of custom ones with: upstream's types do not have them.
+    """
+    data = data if resource.custom else list(map(untyped, data))
     first = [b",".join(data[:BATCH])]
     return first + [b",".join([b"", *data[at : at + BATCH]]) for at in range(BATCH, len(data), BATCH)]
 

@@ -156,7 +156,7 @@ def begin(core: Core, call: Call, obj: Object) -> None:
     distinct_owners(call, metadata)
     if not metadata.get("name") and metadata.get("generateName"):
         prefix = metadata["generateName"]
-        metadata["name"] = str(prefix)[:58] + core.dice.suffix()
+        metadata["name"] = str(prefix)[:58] + core.dice.suffix() if call.resource.rules.suffixed else str(prefix)
     for field in SERVER_FIELDS:
         metadata.pop(field, None)
     metadata["uid"] = core.dice.uid()
@@ -202,8 +202,10 @@ def validate(call: Call, obj: Object, old: Object | None, more: list[Cause] | No
     causes = list(more or ())
     rules = call.resource.rules
     if old is None:
-        causes += validate_object_meta(obj["metadata"], namespaced=call.resource.namespaced, name_rule=rules.name)
-    if not call.resource.custom and "finalizers" in obj["metadata"]:
+        rule = rules.name if rules.named is None else rules.named(obj)
+        namespaced = call.resource.namespaced
+        causes += validate_object_meta(obj["metadata"], namespaced=namespaced, name_rule=rule, prefix=rules.prefix)
+    if "finalizers" in obj["metadata"] and not (call.resource.custom or rules.plain_finalizers):
         causes += validate_builtin_finalizers(obj["metadata"]["finalizers"])
     status = call.target.subresource == "status"
     causes += call.resource.model().validate(obj, old, status=status, warnings=call.warnings)

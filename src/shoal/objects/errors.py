@@ -265,7 +265,7 @@ def invalid_object(kind: str, group: str, name: str, causes: Iterable[Cause]) ->
 def show(value: object) -> str:
     """A value as Go's field errors print it: strings quoted, composites as JSON."""
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
+        return quoted(value)
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -273,6 +273,26 @@ def show(value: object) -> str:
     if isinstance(value, dict | list):
         return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     return str(value)
+
+
+_ESCAPED = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v",
+            '"': '\\"', "\\": "\\\\"}  # fmt: skip
+
+
+def quoted(text: str) -> str:
+    """As Go's %q."""
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return f'"{"".join(_ESCAPED.get(each) or _quoted(each) for each in text)}"'
+
+
+def _quoted(character: str) -> str:
+    if character.isprintable():
+        return character
+    code = ord(character)
+    if code < 0x20 or code == 0x7F:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def counted(number: int, thing: str) -> str:

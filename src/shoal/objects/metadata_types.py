@@ -44,6 +44,20 @@ def unreadable(metadata: dict[str, Any]) -> str:
     return ""
 
 
+def tidy(metadata: dict[str, Any]) -> None:
+    """In place: a null is an empty text in a map of texts, and what is empty is left out, as Go writes its type."""
+    for field in ("labels", "annotations"):
+        found = metadata.get(field)
+        if found.__class__ is dict and found is not None:
+            if not found:
+                del metadata[field]
+            elif None in found.values():
+                metadata[field] = {key: "" if value is None else value for key, value in found.items()}
+    for field in ("finalizers", "ownerReferences"):
+        if metadata.get(field) == []:
+            del metadata[field]
+
+
 def _problem(field: str, kind: int, value: Any) -> str:
     if kind == _STRING:
         return _cannot(value, field, "string")

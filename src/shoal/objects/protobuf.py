@@ -25,6 +25,14 @@ def supports(api_version: str, kind: str) -> bool:
 
 def decode(data: bytes) -> tuple[str, str, dict[str, Any]]:
     """apiVersion, kind and the object, as Go's JSON would say it without nulls. BadRequest if it is not one."""
+    if not data:
+        raise errors.BadRequest("empty data")
+    if not data.startswith(MAGIC):
+        prefix = " ".join(map(str, MAGIC))
+        said = f"provided data does not appear to be a protobuf message, expected prefix [{prefix}]"
+        raise errors.BadRequest(said)
+    if data == MAGIC:
+        raise errors.BadRequest("empty body")
     try:
         obj = read_object(data)
     except IndexError:

@@ -148,9 +148,7 @@ def reader(message: str) -> Reader:
 
 
 def read_object(data: bytes, depth: int = 0) -> dict[str, Any]:
-    """An object in its envelope, with apiVersion and kind."""
-    if not data.startswith(MAGIC):
-        raise ValueError(f"the data does not start with the bytes {MAGIC.hex(' ')}")
+    """An object in its envelope, which begins with `MAGIC`, with apiVersion and kind."""
     envelope = reader("Unknown").read(data, len(MAGIC), len(data), depth)
     for key in ("contentEncoding", "contentType"):
         if envelope.get(key):

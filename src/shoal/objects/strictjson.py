@@ -14,12 +14,10 @@ from typing import Any, NoReturn
 
 import orjson
 
-from shoal.objects.errors import BadRequest
+from shoal.objects.errors import BadRequest, quoted
 
 MAX_DEPTH = 254
 MAX_DUPLICATES = 100
-
-_TOO_DEEP = "exceeded max depth"
 
 
 def loads(data: bytes | bytearray | memoryview | str) -> Any:
@@ -31,7 +29,7 @@ def loads(data: bytes | bytearray | memoryview | str) -> Any:
     raw = data.encode() if isinstance(data, str) else bytes(data) if isinstance(data, memoryview) else data
     # As many brackets as levels are needed to be too deep: for usual objects this is the whole check.
     if raw.count(b"{") + raw.count(b"[") > MAX_DEPTH and too_deep(value):
-        raise BadRequest(_TOO_DEEP)
+        raise BadRequest(_too_deep(raw.decode()))
     return value
 
 
@@ -60,10 +58,10 @@ def duplicates(data: bytes | str, value: Any = None) -> list[str]:
         try:
             _collect(_keep_pairs(text), "", found)
         except RecursionError:
-            raise BadRequest(_TOO_DEEP) from None
+            raise BadRequest(_too_deep(text)) from None
         return [f'duplicate field "{path}"' for path in list(found)[:MAX_DUPLICATES]]
     except RecursionError:
-        raise BadRequest(_TOO_DEEP) from None
+        raise BadRequest(_too_deep(text)) from None
     except ValueError:
         raise BadRequest(_explain(data)) from None
 
@@ -174,11 +172,11 @@ def _explain(data: bytes | str) -> str:
     except json.JSONDecodeError as error:
         at, said = error.pos, error.msg
     except RecursionError:
-        return _TOO_DEEP
+        return _too_deep(text)
     except ValueError as error:
         return str(error)
     else:
-        return _TOO_DEEP if _bracket_depth(text) > MAX_DEPTH else "invalid Unicode in JSON string"
+        return _too_deep(text) or "invalid Unicode in JSON string"
     if said.startswith("Unterminated string") or at >= len(text):
         return "unexpected end of JSON input"
     if said == "Expecting ',' delimiter":
@@ -187,8 +185,22 @@ def _explain(data: bytes | str) -> str:
         if said.startswith("Illegal trailing comma"):
             at = next(i for i in range(at + 1, len(text)) if not text[i].isspace())
         at += said == "Invalid \\escape"
+        if said == "Expecting value" and text[at] in _LITERALS:
+            return _no_literal(text, at)
         where = _GO_SAYS.get(said, "looking for beginning of value")
     return f"invalid character {_quoted(text[at])} {where}"
+
+
+_LITERALS = {"t": "true", "f": "false", "n": "null"}
+
+
+def _no_literal(text: str, at: int) -> str:
+    """What begins as one of the three words that are values, and goes on otherwise."""
+    word = _LITERALS[text[at]]
+    for expected, found in zip(word, text[at : at + len(word)], strict=False):
+        if found != expected:
+            return f"invalid character {_quoted(found)} in literal {word} (expecting '{expected}')"
+    return "unexpected end of JSON input"
 
 
 _brackets = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[\]{}]', re.DOTALL).findall
@@ -204,14 +216,16 @@ def _open_brackets(text: str) -> list[str]:
     return opened
 
 
-def _bracket_depth(text: str) -> int:
-    here = deepest = 0
+def _too_deep(text: str) -> str:
+    """Names the bracket that was one too many; empty where none is."""
+    depth = 0
     for token in _brackets(text):
-        here += (token in ("{", "[")) - (token in ("}", "]"))
-        deepest = max(deepest, here)
-    return deepest
+        depth += (token in ("{", "[")) - (token in ("}", "]"))
+        if depth > MAX_DEPTH:
+            return f"invalid character '{token}' exceeded max depth"
+    return ""
 
 
 def _quoted(character: str) -> str:
-    special = {"'": "'\\''", "\n": "'\\n'", "\t": "'\\t'", "\r": "'\\r'", "\\": "'\\\\'"}
-    return special.get(character) or f"'{character}'"
+    """One character as Go quotes it."""
+    return {"'": "'\\''", '"': "'\"'"}.get(character) or f"'{quoted(character)[1:-1]}'"

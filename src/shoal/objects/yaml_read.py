@@ -14,7 +14,9 @@ from typing import Any
 import orjson
 import yaml
 from yaml.constructor import SafeConstructor
+from yaml.reader import ReaderError
 from yaml.resolver import Resolver
+from yaml.scanner import ScannerError
 
 from shoal.objects.errors import BadRequest, show
 from shoal.objects.strictjson import MAX_DEPTH, MAX_DUPLICATES
@@ -33,6 +35,7 @@ _Resolver.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in found if tag != _TAG + "timestamp"]
     for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
+_Resolver.add_implicit_resolver(_TAG + "bool", re.compile(r"[yYnN]$"), list("yYnN"))
 # Go needs no point in a number with an exponent.
 _Resolver.add_implicit_resolver(_TAG + "float", re.compile(r"[-+]?\.?[0-9]+[eE][-+]?[0-9]+$"), list("-+.0123456789"))
 _resolve: Any = _Resolver().resolve
@@ -40,14 +43,12 @@ _construct: Any = SafeConstructor()
 
 
 def loads(data: bytes) -> Any:
-    """The one document of the data; BadRequest for anything that is no YAML or nothing JSON could say."""
+    """The first document of the data; BadRequest, in Go's words, for what is no YAML or nothing JSON could say."""
     try:
-        reader = _Reader(_events(data))
-        value = reader.document()
-        # Two places that are one object would be pruned and defaulted as one.
-        return orjson.loads(orjson.dumps(value)) if reader.shares else value
+        # By way of JSON, as upstream: keys in order, and no two places that are one object, pruned and defaulted as one.
+        return orjson.loads(orjson.dumps(_Reader(_events(data)).document(), option=orjson.OPT_SORT_KEYS))
     except (yaml.YAMLError, ValueError) as error:
-        raise BadRequest(f"error decoding YAML: {error}") from None
+        raise BadRequest(_said(error)) from None
 
 
 def loads_all(data: bytes) -> list[Any]:
@@ -60,18 +61,35 @@ def loads_all(data: bytes) -> list[Any]:
                 value = reader.node()
                 found.append(orjson.loads(orjson.dumps(value)) if reader.shares else value)
     except (yaml.YAMLError, ValueError) as error:
-        raise BadRequest(f"error decoding YAML: {error}") from None
+        raise BadRequest(_said(error)) from None
     return found
 
 
 def duplicates(data: bytes) -> list[str]:
-    """Keys given twice, as Go's strict reader reports them: nothing, or one text that names them all."""
+    """Keys given twice, as Go's strict reader reports them."""
     reader = _Reader(_events(data))
     try:
         reader.document()
     except (yaml.YAMLError, ValueError):
         return []
-    return ["yaml: unmarshal errors:\n  " + "\n  ".join(reader.twice[:MAX_DUPLICATES])] if reader.twice else []
+    return reader.twice[:MAX_DUPLICATES]
+
+
+def together(twice: list[str]) -> str:
+    """What Go says of all of them at once."""
+    return "yaml: unmarshal errors:\n  " + "\n  ".join(twice)
+
+
+def _said(error: Exception) -> str:
+    """Go's words are those of the C library. It counts lines from nought, of which the scanner knows."""
+    if isinstance(error, yaml.MarkedYAMLError):
+        line = error.problem_mark.line if error.problem_mark else 0
+        if line:
+            line += isinstance(error, ScannerError)
+        elif error.context_mark:
+            line = error.context_mark.line
+        return f"yaml: {f'line {line}: ' if line else ''}{error.problem}"
+    return f"yaml: {error.reason}" if isinstance(error, ReaderError) else str(error)
 
 
 def _events(data: bytes) -> Iterator[Any]:
@@ -89,15 +107,13 @@ class _Reader:
         self.twice: list[str] = []
 
     def document(self) -> Any:
-        value: Any = None
-        documents = 0
+        """The first; what follows it is not looked at, as upstream does not."""
         for event in self._events:
             if isinstance(event, yaml.DocumentStartEvent):
-                documents += 1
-                if documents > 1:
-                    raise ValueError("expected a single document in the stream")
                 value = self.node()
-        return value
+                next(self._events)
+                return value
+        return None
 
     def node(self) -> Any:
         """The one that comes next."""
@@ -124,7 +140,7 @@ class _Reader:
     def _alias(self, name: str) -> Any:
         # An anchor is known once its node has ended, so that no node can contain itself.
         if name not in self._anchors:
-            raise ValueError(f"anchor '{name}' value contains itself, or unknown anchor")
+            raise ValueError(f"yaml: anchor '{name}' value contains itself, or unknown anchor")
         value, text = self._anchors[name]
         self._grow(text)
         self.shares = True
@@ -133,7 +149,7 @@ class _Reader:
     def _grow(self, text: int) -> None:
         self._text += text
         if self._text > MOST_TEXT:
-            raise ValueError("document contains excessive aliasing")
+            raise ValueError("yaml: document contains excessive aliasing")
 
     def _sequence(self, depth: int) -> list[Any]:
         items: list[Any] = []
@@ -164,7 +180,7 @@ class _Reader:
 def _merge(merged: dict[str, Any], value: Any) -> None:
     for each in reversed(value) if isinstance(value, list) else [value]:
         if not isinstance(each, dict):
-            raise ValueError("map merge requires map or sequence of maps as the value")
+            raise ValueError("yaml: map merge requires map or sequence of maps as the value")
         merged.update(each)
 
 
@@ -188,12 +204,14 @@ def _scalar(event: Any) -> Any:
         return text
     if kind == "null":
         return None
+    if kind == "bool" and text.lower() in ("y", "n"):
+        return text.lower() == "y"
     if kind not in ("int", "float", "bool"):
-        raise ValueError(f"cannot decode a value of the tag {tag}")
+        raise ValueError(f"yaml: cannot decode a value of the tag {tag}")
     try:
         value = getattr(_construct, f"construct_yaml_{kind}")(yaml.ScalarNode(tag, text))
     except (KeyError, ValueError):
-        raise ValueError(f"cannot decode {kind} `{text[:40]}`") from None
+        raise ValueError(f"yaml: cannot decode {kind} `{text[:40]}`") from None
     if kind == "int" and not -(2**63) <= value < 2**64:
         value = float(value) if value.bit_length() < 1024 else float("inf")
     if isinstance(value, float) and not isfinite(value):

@@ -13,7 +13,7 @@ from shoal.apiserver.admission.webhooks import reviewed
 from shoal.apiserver.cache import Entry
 from shoal.apiserver.core import Call, Core
 from shoal.apiserver.encoding import encode, splice
-from shoal.apiserver.options import DeleteOptions, delete_options, list_options
+from shoal.apiserver.options import DeleteOptions, delete_options, list_options, resume
 from shoal.apiserver.render import many, one, served, served_object
 from shoal.apiserver.selection import selection
 from shoal.apiserver.verbs.grace import begin_deletion
@@ -59,6 +59,7 @@ async def deletecollection(core: Core, call: Call) -> Response:
     options = _options(call)
     listing = list_options(call.query, watching=False)
     chosen = selection(call.resource, listing.labels, listing.fields)
+    resume(listing)
     entries = call.kind.table(call.target.cluster).select(call.namespace, listing.after)
     if chosen is not None:
         entries = [entry for entry in entries if chosen.matches(entry)]

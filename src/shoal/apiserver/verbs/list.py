@@ -7,7 +7,7 @@ from shoal.apiserver.cache import Entry
 from shoal.apiserver.core import Call, Core
 from shoal.apiserver.heartbeats import has_node_leases, with_node_leases
 from shoal.apiserver.negotiate import PROTOBUF
-from shoal.apiserver.options import EXACT, ListOptions, encode_continue, expired_continue, list_options
+from shoal.apiserver.options import EXACT, ListOptions, encode_continue, expired_continue, list_options, resume
 from shoal.apiserver.paths import WILDCARD
 from shoal.apiserver.render import everything, many
 from shoal.apiserver.selection import Selection, selection
@@ -20,8 +20,8 @@ Row = tuple[str, Entry]
 
 def list_objects(core: Core, call: Call) -> Response:
     options = list_options(call.query, watching=False)
-    at, exact = read_at(core, call, options)
     chosen = selection(call.resource, options.labels, options.fields)
+    at, exact = read_at(core, call, options)
     if digests.QUERY in call.query:
         return _digest(core, call, chosen)
     include = call.query.get("includeObject", "")
@@ -87,12 +87,13 @@ def _rows_everywhere(call: Call, options: ListOptions, at: int) -> list[Row]:
 
 def read_at(core: Core, call: Call, options: ListOptions) -> tuple[int, bool]:
     """The revision to list at, and whether it must be exactly that one."""
+    resume(options)
     return _revision(core, options, max(core.cache.oldest, call.cluster.oldest))
 
 
 def _revision(core: Core, options: ListOptions, oldest: int) -> tuple[int, bool]:
     current = core.cache.revision
-    if options.continued:
+    if options.token:
         if options.at == -1:
             return current, False
         if options.at < oldest:

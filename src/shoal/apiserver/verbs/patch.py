@@ -135,10 +135,11 @@ def _check_duplicates(call: Call, options: WriteOptions) -> None:
     body = call.request.body
     if options.field_validation == "Ignore" or _is_clean_json(body):
         return
-    for said in yaml_read.duplicates(body):
-        if options.field_validation == "Strict":
-            raise BadRequest(f"error strict decoding YAML: error converting YAML to JSON: {said}")
-        call.warnings.append(f"error converting YAML to JSON: {said}")
+    twice = yaml_read.duplicates(body)
+    if twice and options.field_validation == "Strict":
+        said = yaml_read.together(twice)
+        raise BadRequest(f"error strict decoding YAML: error converting YAML to JSON: {said}")
+    call.warnings.extend(twice)
 
 
 def _is_clean_json(body: bytes) -> bool:
@@ -153,7 +154,10 @@ def _configuration(body: bytes) -> Any:
     if body[:1] == b"{":
         with suppress(BadRequest):
             return strictjson.loads(body)
-    return yaml_read.loads(body) if body else {}
+    try:
+        return yaml_read.loads(body) if body else {}
+    except BadRequest as error:
+        raise BadRequest(f"error decoding YAML: error converting YAML to JSON: {error.message}") from None
 
 
 async def _apply(core: Core, call: Call, options: WriteOptions) -> Response:

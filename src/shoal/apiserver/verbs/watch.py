@@ -182,7 +182,7 @@ class Watcher:
         if annotations is None and revision == self._marked:
             return
         self._marked = revision
-        metadata: dict[str, object] = {"resourceVersion": str(revision), "creationTimestamp": None}
+        metadata: dict[str, object] = {"resourceVersion": str(revision)}
         if annotations:
             metadata["annotations"] = annotations
         kind, api_version = self._resource.kind, self._resource.api_version
