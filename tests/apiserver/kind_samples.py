@@ -76,7 +76,7 @@ def samples() -> dict[str, Object]:
         "serviceaccounts": {},
         "services": {"spec": {"selector": LABELS, "ports": [{"port": 80}]}},
         "apiservices.apiregistration.k8s.io": {
-            "spec": {"group": "example.com", "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1}
+            "spec": {"group": "example.net", "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1}
         },
         "controllerrevisions.apps": {"data": {"spec": {}}, "revision": 1},
         "daemonsets.apps": {"spec": SELECTED},

@@ -13,10 +13,11 @@ from shoal.apiserver.columns import COLUMNS
 from shoal.apiserver.model import Model
 from shoal.apiserver.registry import Resource
 from shoal.apiserver.rules import Rules, Shared
-from shoal.kinds import apiextensions, apiregistration, coordination, core, events, rbac, versions
+from shoal.kinds import apiextensions, apiregistration, coordination, core, events, events_validation, rbac, versions
 from shoal.kinds.apiextensions_validation import validate_crd
 from shoal.kinds.builtin import Builtin, builtin, profile
 from shoal.kinds.definitions import definition, definition_of
+from shoal.kinds.secret_warnings import warn_secret
 from shoal.objects.errors import Cause
 from shoal.objects.names import (
     NameRule,
@@ -44,14 +45,21 @@ def _rbac(kind: str) -> Rules:
     def validate(obj: Object, old: Object | None) -> list[Cause]:
         return rbac.validate(kind, obj, old)
 
-    return Rules(name=is_path_segment_name, create_on_update=True, default=default, validate=validate)
+    return Rules(
+        name=is_path_segment_name,
+        create_on_update=True,
+        default=default,
+        prepare_create=rbac.settle,
+        prepare_update=lambda new, old: rbac.settle(new),
+        validate=validate,
+    )
 
 
 RULES: dict[str, Rules] = {
     **CORE_RULES,
     **GROUP_RULES,
     "configmaps": Rules(validate=core.validate_config_map),
-    "secrets": Rules(default=core.default_secret, validate=core.validate_secret),
+    "secrets": Rules(default=core.default_secret, validate=core.validate_secret, warn=warn_secret),
     "namespaces": Rules(
         name=is_dns1123_label,
         default=core.default_namespace,
@@ -60,16 +68,37 @@ RULES: dict[str, Rules] = {
         prepare_delete=core.terminate_namespace,
         validate=core.validate_namespace,
     ),
-    "events": Rules(create_on_update=True, field=events.selectable, default=events.default, validate=events.validate),
+    "events": Rules(
+        name=is_path_segment_name,
+        plain_finalizers=True,
+        create_on_update=True,
+        field=events.selectable,
+        default=events.default,
+        validate=events_validation.validate,
+    ),
     "events.events.k8s.io": Rules(
         create_on_update=True,
         default=events.default,
         field=events.selectable,
+        validate=events_validation.validate_strictly,
         shared=Shared("", events.to_core, events.from_core, events.core_path),
     ),
-    "apiservices.apiregistration.k8s.io": Rules(generation=True, validate=apiregistration.validate_api_service),
+    "apiservices.apiregistration.k8s.io": Rules(
+        unconditional=False,
+        plain_finalizers=True,
+        named=apiregistration.name_rule,
+        default=apiregistration.default_api_service,
+        prepare_create=apiregistration.create_api_service,
+        validate=apiregistration.validate_api_service,
+    ),
     "leases.coordination.k8s.io": Rules(
-        unconditional=False, create_on_update=True, validate=coordination.validate_lease
+        unconditional=False,
+        create_on_update=True,
+        plain_finalizers=True,
+        default=coordination.default_lease,
+        prepare_create=coordination.create_lease,
+        prepare_update=coordination.keep_lease,
+        validate=coordination.validate_lease,
     ),
     "roles.rbac.authorization.k8s.io": _rbac("Role"),
     "clusterroles.rbac.authorization.k8s.io": _rbac("ClusterRole"),
@@ -78,6 +107,7 @@ RULES: dict[str, Rules] = {
     "customresourcedefinitions.apiextensions.k8s.io": Rules(
         generation=True,
         unconditional=False,
+        plain_finalizers=True,
         default=apiextensions.default_crd,
         prepare_delete=apiextensions.terminate,
         validate=validate_crd,
@@ -102,7 +132,9 @@ ONLY_STATUS = frozenset(
     {
         "apiservices.apiregistration.k8s.io",
         "customresourcedefinitions.apiextensions.k8s.io",
+        "flowschemas.flowcontrol.apiserver.k8s.io",
         "podcertificaterequests.certificates.k8s.io",
+        "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io",
         "resourceclaims.resource.k8s.io",
         "servicecidrs.networking.k8s.io",
         "validatingadmissionpolicies.admissionregistration.k8s.io",

@@ -24,6 +24,8 @@ from shoal.kinds import (
     node,
     policy,
     resource,
+    resource_slices,
+    resource_status,
     scheduling,
     storage,
 )
@@ -59,6 +61,7 @@ _APPS: dict[str, Rules] = {
         default=apps.default_daemon_set,
         prepare_create=apps.create_daemon_set,
         prepare_update=apps.keep_daemon_set,
+        prepare_status=apps.keep_template_generation,
         validate=apps_validation.validate_daemon_set,
     ),
     "controllerrevisions.apps": Rules(
@@ -69,6 +72,7 @@ _APPS: dict[str, Rules] = {
         generation=True,
         default=batch.default_job,
         prepare_create=batch.create_job,
+        complete=batch.complete_job,
         validate=batch_validation.validate_job,
         field=batch.job_field,
     ),
@@ -92,6 +96,8 @@ _APPS: dict[str, Rules] = {
         status_metadata=True,
         generation=True,
         unconditional=False,
+        plain_finalizers=True,
+        name=is_path_segment_name,
         default=policy.default_budget,
         validate=policy.validate_budget,
     ),
@@ -109,12 +115,17 @@ _NETWORKING: dict[str, Rules] = {
     "networkpolicies.networking.k8s.io": Rules(
         generation=True, default=networking.default_network_policy, validate=networking.validate_network_policy
     ),
-    "ipaddresses.networking.k8s.io": Rules(name=networking.is_ip_name, validate=networking.validate_ip_address),
+    "ipaddresses.networking.k8s.io": Rules(
+        name=networking.is_ip_name, suffixed=False, validate=networking.validate_ip_address
+    ),
     "servicecidrs.networking.k8s.io": Rules(
         default=networking.default_service_cidr, validate=networking.validate_service_cidr
     ),
     "endpointslices.discovery.k8s.io": Rules(
-        generation=True, default=discovery.default_endpoint_slice, validate=discovery.validate_endpoint_slice
+        generation=True,
+        default=discovery.default_endpoint_slice,
+        prepare_update=discovery.count_labels,
+        validate=discovery.validate_endpoint_slice,
     ),
 }
 _STORAGE: dict[str, Rules] = {
@@ -126,39 +137,64 @@ _STORAGE: dict[str, Rules] = {
         unconditional=False, default=storage.default_attachment, validate=storage.validate_attachment
     ),
     "csidrivers.storage.k8s.io": Rules(
-        unconditional=False, default=storage.default_driver, validate=storage.validate_driver
+        unconditional=False,
+        default=storage.default_driver,
+        prepare_create=storage.create_driver,
+        prepare_update=storage.update_driver,
+        validate=storage.validate_driver,
+        warn=storage.warn_driver,
     ),
-    "csinodes.storage.k8s.io": Rules(unconditional=False, default=storage.default_node, validate=storage.validate_node),
-    "csistoragecapacities.storage.k8s.io": Rules(unconditional=False, validate=storage.validate_capacity),
+    "csinodes.storage.k8s.io": Rules(
+        unconditional=False,
+        default=storage.default_node,
+        prepare_create=storage.keep_node,
+        prepare_update=storage.keep_node,
+        validate=storage.validate_node,
+    ),
+    "csistoragecapacities.storage.k8s.io": Rules(
+        unconditional=False, default=storage.default_capacity, validate=storage.validate_capacity
+    ),
 }
 _ADMISSION: dict[str, Rules] = {
     "validatingwebhookconfigurations.admissionregistration.k8s.io": Rules(
-        generation=True, unconditional=False, default=_hooks.default_validating, validate=_hooks.validate_webhooks
+        generation=True,
+        unconditional=False,
+        plain_finalizers=True,
+        default=_hooks.default_validating,
+        validate=_hooks.validate_webhooks,
     ),
     "mutatingwebhookconfigurations.admissionregistration.k8s.io": Rules(
-        generation=True, unconditional=False, default=_hooks.default_mutating, validate=_hooks.validate_webhooks
+        generation=True,
+        unconditional=False,
+        plain_finalizers=True,
+        default=_hooks.default_mutating,
+        validate=_hooks.validate_webhooks,
     ),
     "validatingadmissionpolicies.admissionregistration.k8s.io": Rules(
         generation=True,
         unconditional=False,
+        plain_finalizers=True,
         default=_policies.default_validating_policy,
         validate=_policies.validate_validating_policy,
     ),
     "mutatingadmissionpolicies.admissionregistration.k8s.io": Rules(
         generation=True,
         unconditional=False,
+        plain_finalizers=True,
         default=_policies.default_policy,
         validate=_policies.validate_mutating_policy,
     ),
     "validatingadmissionpolicybindings.admissionregistration.k8s.io": Rules(
         generation=True,
         unconditional=False,
+        plain_finalizers=True,
         default=_policies.default_binding,
         validate=_policies.validate_validating_binding,
     ),
     "mutatingadmissionpolicybindings.admissionregistration.k8s.io": Rules(
         generation=True,
         unconditional=False,
+        plain_finalizers=True,
         default=_policies.default_binding,
         validate=_policies.validate_mutating_binding,
     ),
@@ -170,13 +206,18 @@ _CLUSTER: dict[str, Rules] = {
         validate=scheduling.validate_priority_class,
     ),
     "runtimeclasses.node.k8s.io": Rules(
-        unconditional=False, create_on_update=True, validate=node.validate_runtime_class
+        unconditional=False,
+        create_on_update=True,
+        plain_finalizers=True,
+        default=node.default_runtime_class,
+        validate=node.validate_runtime_class,
     ),
     "certificatesigningrequests.certificates.k8s.io": Rules(
         status_metadata=True,
         name=is_path_segment_name,
         default=certificates.default_request,
         prepare_update=certificates.keep_request,
+        resets=certificates.RESETS,
         validate=certificates.validate_request,
     ),
     "flowschemas.flowcontrol.apiserver.k8s.io": Rules(
@@ -185,12 +226,29 @@ _CLUSTER: dict[str, Rules] = {
     "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": Rules(
         generation=True, default=flowcontrol.default_priority_level, validate=flowcontrol.validate_priority_level
     ),
-    "deviceclasses.resource.k8s.io": Rules(generation=True),
-    "resourceclaims.resource.k8s.io": Rules(default=resource.default_claim, validate=resource.validate_fixed_spec),
-    "resourceclaimtemplates.resource.k8s.io": Rules(
-        default=resource.default_claim_template, validate=resource.validate_fixed_spec
+    "deviceclasses.resource.k8s.io": Rules(
+        generation=True, prefix=False, default=resource.default_class, validate=resource.validate_class
     ),
-    "resourceslices.resource.k8s.io": Rules(generation=True, validate=resource.validate_slice),
+    "resourceclaims.resource.k8s.io": Rules(
+        default=resource.default_claim,
+        prepare_create=resource.settle_claim,
+        prepare_update=resource.settle_claim,
+        prepare_status=resource_status.drop_given_back,
+        validate=resource.validate_claim,
+    ),
+    "resourceclaimtemplates.resource.k8s.io": Rules(
+        default=resource.default_claim_template,
+        prepare_create=resource.settle_claim_template,
+        prepare_update=resource.settle_claim_template,
+        validate=resource.validate_claim_template,
+    ),
+    "resourceslices.resource.k8s.io": Rules(
+        generation=True,
+        default=resource_slices.default_slice,
+        prepare_create=resource_slices.create_slice,
+        validate=resource_slices.validate_slice,
+        warn=resource_slices.warn_slice,
+    ),
 }
 
 GROUP_RULES: dict[str, Rules] = {**_APPS, **_NETWORKING, **_STORAGE, **_ADMISSION, **_CLUSTER}

@@ -47,6 +47,17 @@ def _address(obj: Object, now: float) -> object:
     return text if len(text) <= ADDRESS_WIDTH else text[: ADDRESS_WIDTH - 3] + "..."
 
 
+def _api_server(obj: Object, now: float) -> object:
+    service = obj["spec"].get("service")
+    return "Local" if service is None else f"{service.get('namespace', '')}/{service.get('name', '')}"
+
+
+def _available(obj: Object, now: float) -> object:
+    condition = get_condition(obj, "Available") or {"status": "Unknown"}
+    reason = condition.get("reason")
+    return f"{condition['status']} ({reason})" if reason and condition["status"] != "True" else condition["status"]
+
+
 def _parameters(obj: Object, now: float) -> object:
     reference = obj["spec"].get("parameters")
     if reference is None:
@@ -232,6 +243,11 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("Queues", cell=value(*_QUEUING, "queues", otherwise=NONE)),
         Column("HandSize", cell=value(*_QUEUING, "handSize", otherwise=NONE)),
         Column("QueueLengthLimit", cell=value(*_QUEUING, "queueLengthLimit", otherwise=NONE)),
+        AGE,
+    ),
+    "apiservices.apiregistration.k8s.io": (
+        Column("Service", cell=_api_server),
+        Column("Available", cell=_available),
         AGE,
     ),
     "deviceclasses.resource.k8s.io": (AGE,),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shoal.objects.errors import Cause
-from shoal.objects.names import is_dns1123_subdomain
+from shoal.objects.names import NameRule, is_dns1123_subdomain
 
 Object = dict[str, Any]
 
@@ -61,12 +61,22 @@ class Rules:
     """A new object may come with a status, though status is a subresource."""
     status_metadata: bool = False
     """A write to /status may change labels, annotations, finalizers and owners too."""
+    plain_finalizers: bool = False
+    """Finalizers without a domain are not refused, as upstream has it outside the kinds of its core."""
+    suffixed: bool = True
+    """A generateName gets random letters; of a kind whose names mean something it is the name."""
     name: Callable[[str], list[str]] = is_dns1123_subdomain
+    named: Callable[[Object], NameRule] | None = None
+    """(object): the rule for its name, where that depends on what else it says."""
+    prefix: bool = True
+    """A generateName is looked at by itself, not only the name that comes of it."""
     default: Callable[[Object], None] = _nothing
     prepare_create: Callable[[Object], None] = _nothing
     prepare_update: Callable[[Object, Object], None] = _as_it_is
     """(new, old): carries over what a client cannot change."""
     prepare_status: Callable[[Object, Object], None] = _as_it_is
+    complete: Callable[[Object], None] = _nothing
+    """What a new object gets after it was found valid."""
     prepare_delete: Callable[[Object, str], None] = _no_mark
     """(object, now): what a deletion leaves to be done first, as finalizers and conditions."""
     grace: Callable[[Object, int | None], int] | None = None

@@ -20,6 +20,8 @@ ANNOTATIONS_LIMIT = 256 * 1024
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = _LABEL + r"(\." + _LABEL + ")*"
+_SEARCH_LABEL = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
+_SEARCH = _SEARCH_LABEL + r"(\." + _SEARCH_LABEL + ")*"
 _LABEL_1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
 _KEY = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _VALUE = f"({_KEY})?"
@@ -27,6 +29,7 @@ _CONFIG_KEY = "[-._a-zA-Z0-9]+"
 
 _match_label = re.compile(_LABEL).fullmatch
 _match_subdomain = re.compile(_SUBDOMAIN).fullmatch
+_match_search = re.compile(_SEARCH).fullmatch
 _match_1035 = re.compile(_LABEL_1035).fullmatch
 _match_key = re.compile(_KEY).fullmatch
 _match_value = re.compile(_VALUE).fullmatch
@@ -47,6 +50,11 @@ _SUBDOMAIN_SAID = _regex_said(
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
     "and must start and end with an alphanumeric character",
     _SUBDOMAIN, "example.com",
+)  # fmt: skip
+_SEARCH_SAID = _regex_said(
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', "
+    "and must start and end with an alphanumeric character",
+    _SEARCH, "example.com",
 )  # fmt: skip
 _1035_SAID = _regex_said(
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', "
@@ -80,6 +88,12 @@ def is_dns1123_subdomain(value: str) -> list[str]:
     if not _match_subdomain(value):
         said.append(_SUBDOMAIN_SAID)
     return said
+
+
+def is_search_domain(value: str) -> list[str]:
+    """Of a resolver: a subdomain in which underscores are fine."""
+    said = _too_long_said(value, 253, "characters")
+    return said if _match_search(value) else [*said, _SEARCH_SAID]
 
 
 def is_dns1035_label(value: str) -> list[str]:
@@ -154,11 +168,13 @@ def _size(value: str) -> int:
 # --- object metadata ---
 
 
-def validate_object_meta(metadata: Mapping[str, Any], *, namespaced: bool, name_rule: NameRule) -> list[Cause]:
-    """Everything that is wrong with the metadata of an object about to be stored."""
+def validate_object_meta(
+    metadata: Mapping[str, Any], *, namespaced: bool, name_rule: NameRule, prefix: bool = True
+) -> list[Cause]:
+    """Everything that is wrong with the metadata of an object about to be stored. `prefix`: its generateName too."""
     causes: list[Cause] = []
-    if prefix := metadata.get("generateName"):
-        causes += _complaints("metadata.generateName", prefix, lambda value: _prefix_said(value, name_rule))
+    if prefix and (given := metadata.get("generateName")):
+        causes += _complaints("metadata.generateName", given, lambda value: _prefix_said(value, name_rule))
     if name := metadata.get("name"):
         causes += _complaints("metadata.name", name, name_rule)
     else:
@@ -238,8 +254,7 @@ def _changeable(metadata: Mapping[str, Any]) -> list[Cause]:
     return causes
 
 
-def validate_annotations(annotations: object) -> list[Cause]:
-    path = "metadata.annotations"
+def validate_annotations(annotations: object, path: str = "metadata.annotations") -> list[Cause]:
     if not isinstance(annotations, Mapping):
         return [type_invalid(path, annotations, "must be an object")]
     causes: list[Cause] = []
