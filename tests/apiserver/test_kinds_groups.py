@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from shoal.apiserver.issuing import new_authority
 from tests.apiserver.kind_samples import LABELS, ONCE, SELECTED, TARGET, signing_request, webhook
 from tests.serving import Cluster, Server, fresh_cluster
 
@@ -151,9 +153,16 @@ def test_a_certificate_is_approved_and_issued(whole: Cluster) -> None:
     both = [*new["status"]["conditions"], {"type": "Denied", "status": "True"}]
     answer = whole.put(f"{REQUESTS}/r/approval", new | {"status": {"conditions": both}})
     assert "Approved and Denied conditions are mutually exclusive" in answer["message"]
-    issued = whole.put(f"{REQUESTS}/r/status", new | {"status": {**new["status"], "certificate": "eA=="}}).ok()
+    answer = whole.put(f"{REQUESTS}/r/approval", new | {"status": {"conditions": []}})
+    assert 'status.conditions: Forbidden: updates may not remove a condition of type "Approved"' in answer["message"]
+    answer = whole.put(f"{REQUESTS}/r/status", new | {"status": {**new["status"], "certificate": "eA=="}})
+    said = 'status.certificate: Invalid value: "<certificate data>": must contain at least one CERTIFICATE PEM block'
+    assert said in answer["message"]
+    one, other = (b64encode(new_authority(0.0, end)[0]).decode() for end in (1e9, 2e9))
+    issued = whole.put(f"{REQUESTS}/r/status", new | {"status": {**new["status"], "certificate": one}}).ok()
+    assert "f:spec" not in str(issued["metadata"].get("managedFields"))
     assert cells(whole, f"{REQUESTS}/r")["Condition"] == "Approved,Issued"
-    answer = whole.put(f"{REQUESTS}/r/status", issued | {"status": {**issued["status"], "certificate": "eQ=="}})
+    answer = whole.put(f"{REQUESTS}/r/status", issued | {"status": {**issued["status"], "certificate": other}})
     assert "status.certificate: Forbidden: updates may not modify existing certificate content" in answer["message"]
 
 
@@ -179,10 +188,22 @@ def test_approving_needs_the_signer(whole: Cluster) -> None:
     whole.request("PUT", f"{REQUESTS}/r/approval", body, token=token).ok()
 
 
+def test_no_rules_are_somebodys(whole: Cluster) -> None:
+    roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+    made = whole.post(f"{roles}?fieldManager=one", named("r", rules=[])).ok()
+    assert (made["rules"], made["metadata"]["managedFields"][0]["fieldsV1"]) == (None, {"f:rules": {}})
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", **named("r", rules=[])}
+    answer = whole.patch(f"{roles}/r?fieldManager=two", role, "apply")
+    said = 'Apply failed with 1 conflict: conflict with "one" using rbac.authorization.k8s.io/v1: .rules'
+    assert (answer.status, answer["message"]) == (409, said)
+
+
 def test_requests_that_are_none(whole: Cluster) -> None:
     spec = {"signerName": "kubernetes.io/kube-apiserver-client", "usages": ["client auth"]}
     answer = whole.post(REQUESTS, named("r", spec={**spec, "request": "YWJj"}))
     said = 'spec.request: Invalid value: "YWJj": PEM block type must be CERTIFICATE REQUEST'
+    both = whole.post(REQUESTS, named("r", spec={"signerName": "example.com/s", "request": "YWJj"}))
+    assert f"[{said}, spec.usages: Required value]" in both["message"]
     assert (answer.status, said in answer["message"]) == (422, True)
     answer = whole.post(REQUESTS, named("r", spec={**spec, "request": signing_request("system:masters")}))
     said = "use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed"
@@ -267,3 +288,33 @@ def test_a_cron_job_names_a_zone_that_exists(whole: Cluster) -> None:
     assert answer.status == 422
     said = 'spec.timeZone: Invalid value: "bad-time-zone": unknown time zone bad-time-zone'
     assert answer["message"] == f'CronJob.batch "nowhere" is invalid: {said}'
+
+
+def test_the_labels_of_a_slice_count(whole: Cluster) -> None:
+    path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+    whole.post(path, named("web", addressType="IPv4", endpoints=[])).ok()
+    labelled = whole.patch(f"{path}/web", {"metadata": {"labels": {"a": "1"}}}).ok()
+    noted = whole.patch(f"{path}/web", {"metadata": {"annotations": {"a": "1"}}}).ok()
+    both = whole.patch(f"{path}/web", {"metadata": {"labels": {"a": "2"}}, "ports": [{"port": 80}]}).ok()
+    assert [each["metadata"]["generation"] for each in (labelled, noted, both)] == [2, 2, 3]
+
+
+@pytest.mark.parametrize("plural", ["flowschemas", "prioritylevelconfigurations"])
+def test_labels_of_flows_do_not_change_by_their_status(whole: Cluster, plural: str) -> None:
+    spec: Object = {"priorityLevelConfiguration": {"name": "exempt"}}
+    if plural != "flowschemas":
+        spec = {"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}}
+    whole.post(f"{FLOWS}/{plural}", named("mine", spec=spec)).ok()
+    told = whole.patch(f"{FLOWS}/{plural}/mine/status", {"metadata": {"labels": {"a": "1"}}}).ok()
+    assert "labels" not in told["metadata"]
+
+
+def test_who_warns_of_an_old_kind(whole: Cluster) -> None:
+    """Whoever looks for one is told, not who asks for what is not done with any kind."""
+    path = "/api/v1/namespaces/default/endpoints"
+    said = '299 - "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"'
+    gone = whole.get(f"{path}/none")
+    assert (gone.status, gone.headers["warning"]) == (404, said)
+    for answer in (whole.post(f"{path}/none", named("none")), whole.patch(f"{path}/none", {}, "unknown")):
+        assert answer.status in (405, 415)
+        assert "warning" not in answer.headers

@@ -22,11 +22,16 @@ def test_written_by_one_and_read_by_the_other(cluster: Cluster) -> None:
     assert (found["regarding"]["name"], found["note"], found["deprecatedCount"]) == ("w", "done", 2)
     assert (found["deprecatedSource"], found["deprecatedFirstTimestamp"]) == ({"component": "builder"}, TIME)
     assert not {"involvedObject", "message", "count", "source", "firstTimestamp"} & set(found)
-    changed = cluster.patch(f"{NEW}/e", {"note": "done again"}).ok()
-    assert (changed["apiVersion"], changed["note"]) == ("events.k8s.io/v1", "done again")
+    answer = cluster.patch(f"{NEW}/e", {"note": "done again"})
+    said = 'Event "e" is invalid: message: Invalid value: "done again": field is immutable'
+    assert (answer.status, answer["message"]) == (422, said)
+    changed = cluster.patch(f"{NEW}/e", {"metadata": {"labels": {"a": "b"}}}).ok()
+    assert (changed["apiVersion"], changed["note"]) == ("events.k8s.io/v1", "done")
     again = cluster.get(f"{CORE}/e").ok()
-    assert (again["apiVersion"], again["message"]) == ("v1", "done again")
+    assert (again["apiVersion"], again["message"], again["metadata"]["labels"]) == ("v1", "done", {"a": "b"})
     assert "note" not in again
+    # What was owned in the other form cannot be told in this one.
+    assert [entry["apiVersion"] for entry in again["metadata"]["managedFields"]] == ["events.k8s.io/v1"]
     cluster.delete(f"{NEW}/e").ok()
     assert cluster.get(f"{CORE}/e").status == 404
 

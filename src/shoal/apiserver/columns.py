@@ -47,21 +47,27 @@ def _first_seen(obj: Object, now: float) -> object:
 
 
 def _event_count(obj: Object, now: float) -> object:
-    return (obj.get("series") or obj).get("count") or obj.get("deprecatedCount") or 1
+    series = obj.get("series")
+    if series is not None:
+        return series.get("count") or 0
+    return obj.get("count") or obj.get("deprecatedCount") or 1
 
 
 def _event_object(obj: Object, now: float) -> object:
     about = obj.get("involvedObject") or obj.get("regarding") or {}
-    return f"{str(about.get('kind', '')).lower()}/{about.get('name', '')}"
+    kind, name = str(about.get("kind", "")).lower(), about.get("name")
+    return f"{kind}/{name}" if name else kind
+
+
+def _event_part(obj: Object, now: float) -> object:
+    return str((obj.get("involvedObject") or obj.get("regarding") or {}).get("fieldPath") or "")
 
 
 def _event_source(obj: Object, now: float) -> object:
     source = obj.get("source") or obj.get("deprecatedSource") or {}
-    parts = [
-        obj.get("reportingComponent") or obj.get("reportingController") or source.get("component"),
-        source.get("host"),
-    ]
-    return ", ".join(str(part) for part in parts if part)
+    who = source.get("component") or obj.get("reportingComponent") or obj.get("reportingController") or ""
+    where = source.get("host") or obj.get("reportingInstance")
+    return f"{who}, {where}" if where else who
 
 
 def _text(*path: str) -> Any:
@@ -88,7 +94,7 @@ _EVENT = (
     Column("Type", cell=_text("type")),
     Column("Reason", cell=_text("reason")),
     Column("Object", cell=_event_object),
-    Column("Subobject", priority=1, cell=_text("involvedObject", "fieldPath")),
+    Column("Subobject", priority=1, cell=_event_part),
     Column("Source", priority=1, cell=_event_source),
     Column("Message", cell=lambda obj, now: str(obj.get("message") or obj.get("note") or "").strip()),
     Column("First Seen", priority=1, cell=_first_seen),

@@ -83,6 +83,11 @@ class Resource:
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
 
+    @property
+    def stored_group(self) -> str:
+        """Where it is one of two forms, the group of the one that is stored, by which its objects are told."""
+        return self.group if self.rules.shared is None else self.rules.shared.group
+
     def normalise(self, obj: Object) -> bool:
         """Prunes and defaults an object read back under a newer schema; tells whether it changed."""
         return self.model().normalise(obj)
@@ -111,6 +116,10 @@ class Registry:
     def groups(self) -> list[str]:
         """In the order discovery lists them."""
         return list(self._versions)
+
+    def has_own(self, group: str) -> bool:
+        """Whether the group is a built-in one, which answers for all paths below it."""
+        return any(resource.group == group and not resource.custom for resource in self)
 
     def versions(self, group: str) -> list[str]:
         """Preferred first."""

@@ -212,26 +212,27 @@ def validate(call: Call, obj: Object, old: Object | None, more: list[Cause] | No
     causes += rules.validate(obj, old)
     if causes:
         name = obj["metadata"].get("name") or obj["metadata"].get("generateName") or ""
-        # What has two forms is told by the one it is stored in.
-        group = call.resource.group if rules.shared is None else rules.shared.group
-        raise invalid_object(call.resource.kind, group, name, causes)
+        raise invalid_object(call.resource.kind, call.resource.stored_group, name, causes)
     if not status:
         call.warnings.extend(rules.warn(obj, old))
 
 
 def own(core: Core, call: Call, options: WriteOptions, old: Object | None, new: Object) -> None:
     """Field ownership after a create, update or patch."""
-    before = old or ()
+    shown = new
+    if old is not None and None in new.values():
+        # Nobody comes to own a null, which is how Go writes what was never set.
+        shown = {key: value for key, value in new.items() if value is not None or key in old}
     entries = on_update(
         old,
-        # Nobody comes to own a null, which is how Go writes what was never set.
-        new if None not in new.values() else {key: new[key] for key in new if new[key] is not None or key in before},
+        shown,
         manager=manager_of(call, options),
         api_version=call.resource.api_version,
         schema=call.resource.model().types,
         now=rfc3339(core.clock.now()),
         subresource=call.target.subresource,
         reset=ignored_fields(call),
+        alone=call.resource.stored_group != call.resource.group,
     )
     if entries:
         new["metadata"]["managedFields"] = entries

@@ -5,7 +5,11 @@
 
 from __future__ import annotations
 
+import re
+from base64 import b64decode
 from dataclasses import dataclass
+
+_BLOCK = re.compile(rb"-----BEGIN (?P<type>[A-Z0-9 ]+)-----\r?\n(?P<body>.*?)-----END (?P=type)-----", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,41 @@ def read_request(pem: bytes) -> Asked:
         emails=tuple(san.get_values_for_type(x509.RFC822Name)),
         uris=tuple(san.get_values_for_type(x509.UniformResourceIdentifier)),
     )
+
+
+def looked_at(request: object) -> tuple[str, list[str]]:
+    """Of `spec.request`: what is wrong with it, or nothing; and the organizations the certificate would be for."""
+    from cryptography import x509  # noqa: PLC0415
+    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm  # noqa: PLC0415
+    from cryptography.x509.oid import NameOID  # noqa: PLC0415
+
+    try:
+        pem = b64decode(str(request or ""), validate=True)
+        if b"-----BEGIN CERTIFICATE REQUEST-----" not in pem:
+            return "PEM block type must be CERTIFICATE REQUEST", []
+        parsed = x509.load_pem_x509_csr(pem)
+        if not parsed.is_signature_valid:
+            return "the signature of the certificate request does not fit it", []
+    except (ValueError, InvalidSignature, UnsupportedAlgorithm) as error:
+        return f"the certificate request cannot be read: {error}", []
+    return "", [str(name.value) for name in parsed.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
+
+
+def certificate_problem(certificate: str) -> str:
+    """Of `status.certificate`: what is wrong with it, or nothing."""
+    from cryptography import x509  # noqa: PLC0415
+
+    blocks = list(_BLOCK.finditer(b64decode(certificate)))
+    for block in blocks:
+        if block["type"] != b"CERTIFICATE":
+            return f'only CERTIFICATE PEM blocks are allowed, found "{block["type"].decode()}"'
+        if b":" in block["body"]:
+            return "no PEM block headers are permitted"
+        try:
+            x509.load_pem_x509_certificate(block[0])
+        except ValueError:
+            return "x509: malformed certificate"
+    return "" if blocks else "must contain at least one CERTIFICATE PEM block"
 
 
 def not_after(pem: bytes) -> float | None:

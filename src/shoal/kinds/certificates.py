@@ -1,10 +1,8 @@
-"""CertificateSigningRequest of certificates.k8s.io/v1: what of it may be written by whom, and validation. Pure.
-
-The request itself is checked by admission, which can read certificates.
-"""
+"""CertificateSigningRequest of certificates.k8s.io/v1: what of it may be written by whom, and validation. Pure."""
 
 from __future__ import annotations
 
+from shoal.kinds.certificate_requests import certificate_problem, looked_at
 from shoal.kinds.checks import Object, one_of, said, section
 from shoal.objects.errors import Cause, duplicate, forbidden_field, invalid_value, required
 from shoal.objects.names import is_dns1123_label, is_dns1123_subdomain
@@ -17,6 +15,12 @@ USAGES = (
 )  # fmt: skip
 LEGACY_SIGNER = "kubernetes.io/legacy-unknown"
 SHORTEST = 600
+RESETS: dict[str, Object] = {
+    "": {"f:spec": {}, "f:status": {}},
+    "status": {"f:spec": {}, "f:status": {"f:conditions": {}}},
+    "approval": {"f:spec": {}, "f:status": {"f:certificate": {}}},
+}
+"""What nobody owns by a write to the request, its status or its approval."""
 _DECISIONS = ("Approved", "Denied")
 _ONLY_TRUE = (*_DECISIONS, "Failed")
 _EXCLUSIVE = "Approved and Denied conditions are mutually exclusive"
@@ -35,7 +39,11 @@ def keep_request(new: Object, old: Object) -> None:
 def validate_request(obj: Object, old: Object | None) -> list[Cause]:
     spec = obj["spec"]
     causes = [] if old is not None else _spec(spec)
-    causes += _conditions((obj.get("status") or {}).get("conditions") or [])
+    status = obj.get("status") or {}
+    causes += _conditions(status.get("conditions") or [])
+    certificate = status.get("certificate")
+    if certificate and (old is None or certificate != (old.get("status") or {}).get("certificate")):
+        causes += said("status.certificate", "<certificate data>", filter(None, [certificate_problem(certificate)]))
     if old is None:
         return causes
     for kind in _ONLY_TRUE:
@@ -68,13 +76,13 @@ def _of(obj: Object, kind: str) -> list[Object]:
 
 def _spec(spec: Object) -> list[Cause]:
     usages, seconds = spec.get("usages") or [], spec.get("expirationSeconds")
-    causes = [] if spec.get("request") else [required("spec.request")]
+    wrong, _ = looked_at(spec.get("request"))
+    causes = [invalid_value("spec.request", spec.get("request"), wrong)] if wrong else []
     if not usages:
         causes.append(required("spec.usages"))
     for i, usage in enumerate(usages):
         causes += one_of(usage, f"spec.usages[{i}]", *USAGES)
-        if usage in usages[:i]:
-            causes.append(duplicate(f"spec.usages[{i}]", usage))
+    causes += [duplicate(f"spec.usages[{i}]", usage) for i, usage in enumerate(usages) if usage in usages[:i]]
     causes += _signer(spec.get("signerName") or "", "spec.signerName")
     if seconds is not None and seconds < SHORTEST:
         said_ = "may not specify a duration less than 600 seconds (10 minutes)"

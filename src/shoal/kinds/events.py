@@ -1,10 +1,11 @@
-"""Events have two forms, of the core group and of events.k8s.io, which differ in names only. One is stored."""
+"""Events have two forms, of the core group and of events.k8s.io, which differ in names only. One is stored.
+
+What is wrong with an event is in `events_validation`.
+"""
 
 from __future__ import annotations
 
 from typing import Any
-
-from shoal.objects.errors import Cause, invalid_value
 
 Object = dict[str, Any]
 
@@ -20,14 +21,22 @@ _TO_CORE = {
 _FROM_CORE = {core: name for name, core in _TO_CORE.items()}
 
 
+_ALWAYS = ("reportingComponent", "reportingInstance")
+"""What the v1 form has even when it is empty, and the other form only when it is not."""
+
+
 def to_core(event: Object) -> Object:
     """The v1 form of an event of events.k8s.io/v1."""
-    return {_TO_CORE.get(key, key): value for key, value in event.items()} | {"apiVersion": "v1"}
+    core = {_TO_CORE.get(key, key): value for key, value in event.items()} | {"apiVersion": "v1"}
+    for field in _ALWAYS:
+        core.setdefault(field, "")
+    return core
 
 
 def from_core(event: Object) -> Object:
     """The events.k8s.io/v1 form of an event of v1."""
-    return {_FROM_CORE.get(key, key): value for key, value in event.items()} | {"apiVersion": "events.k8s.io/v1"}
+    there = {key: value for key, value in event.items() if value or key not in _ALWAYS}
+    return {_FROM_CORE.get(key, key): value for key, value in there.items()} | {"apiVersion": "events.k8s.io/v1"}
 
 
 def default(event: Object) -> None:
@@ -38,17 +47,8 @@ def default(event: Object) -> None:
     for field in (*times, "eventTime"):
         event.setdefault(field, None)
     if core:
-        event.setdefault("reportingComponent", "")
-        event.setdefault("reportingInstance", "")
-
-
-def validate(event: Object, old: Object | None) -> list[Cause]:
-    """Of the v1 form: an event is where the object is that it is about; without a namespace that is `default`."""
-    namespace = event["metadata"].get("namespace") or ""
-    about = (event.get("involvedObject") or {}).get("namespace") or ""
-    if namespace != about and not (not about and namespace in ("", "default")):
-        return [invalid_value("involvedObject.namespace", about, "does not match event.namespace")]
-    return []
+        for field in _ALWAYS:
+            event.setdefault(field, "")
 
 
 def selectable(event: Object, path: str) -> str:

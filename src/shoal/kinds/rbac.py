@@ -56,6 +56,12 @@ def set_defaults(kind: str, obj: dict[str, Any]) -> None:
             subject["apiGroup"] = GROUP
 
 
+def settle(obj: dict[str, Any]) -> None:
+    """As it is stored: a list of no rules is none. Whoever wrote it owns it all the same."""
+    if obj.get("rules") == []:
+        obj["rules"] = None
+
+
 def validate(kind: str, obj: Object, old: Object | None = None) -> list[Cause]:
     """What is wrong with a defaulted object of one of the four kinds, its metadata aside."""
     if kind in _ROLE_KINDS:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from typing import Any
 
 from shoal.apiserver.authz import Attributes
 from shoal.apiserver.core import Call, Core
 from shoal.clock import rfc3339
+from shoal.kinds.certificate_requests import looked_at
 from shoal.kinds.certificates import stamp_conditions, validate_decisions
-from shoal.objects.errors import Cause, Forbidden, invalid_object, invalid_value
+from shoal.objects.errors import Cause, Forbidden, invalid_object
 
 RESOURCE = ("certificates.k8s.io", "certificatesigningrequests")
 CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client"
@@ -27,8 +26,9 @@ def admit(core: Core, call: Call, new: Object, old: Object | None) -> None:
         stamp_conditions(new, old, rfc3339(core.clock.now()))
         signer = old["spec"].get("signerName") or ""
         if call.target.subresource == "approval":
+            kept = {field: value for field, value in before.items() if field != "conditions"}
             conditions = status.get("conditions")
-            new["status"] = before | ({"conditions": conditions} if conditions is not None else {})
+            new["status"] = kept | ({"conditions": conditions} if conditions else {})
             _may(core, call, "approve", signer)
         elif status != before:
             _may(core, call, "sign", signer)
@@ -46,30 +46,8 @@ def _create(call: Call, new: Object) -> None:
         spec["groups"] = list(user.groups)
     if user.extra:
         spec["extra"] = {key: list(values) for key, values in user.extra.items()}
-    wrong, organizations = _read(spec.get("request"))
-    if wrong:
-        _refuse(call, new, [invalid_value("spec.request", spec.get("request"), wrong)])
-    if spec.get("signerName") == CLIENT_SIGNER and _MASTERS in organizations:
+    if spec.get("signerName") == CLIENT_SIGNER and _MASTERS in looked_at(spec.get("request"))[1]:
         raise _forbidden(call, new, f"use of {CLIENT_SIGNER} signer with {_MASTERS} group is not allowed")
-
-
-def _read(request: object) -> tuple[str, list[str]]:
-    """(what is wrong, or nothing; the organizations the certificate would be for)"""
-    # Loaded late for the sake of start-up time: few servers ever need it.
-    from cryptography import x509  # noqa: PLC0415
-    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm  # noqa: PLC0415
-    from cryptography.x509.oid import NameOID  # noqa: PLC0415
-
-    try:
-        pem = base64.b64decode(str(request or ""), validate=True)
-        if b"-----BEGIN CERTIFICATE REQUEST-----" not in pem:
-            return "PEM block type must be CERTIFICATE REQUEST", []
-        parsed = x509.load_pem_x509_csr(pem)
-        if not parsed.is_signature_valid:
-            return "the signature of the certificate request does not fit it", []
-    except (binascii.Error, ValueError, InvalidSignature, UnsupportedAlgorithm) as error:
-        return f"the certificate request cannot be read: {error}", []
-    return "", [str(name.value) for name in parsed.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
 
 
 def _may(core: Core, call: Call, verb: str, signer: str) -> None:

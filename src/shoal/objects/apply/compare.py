@@ -51,6 +51,8 @@ def created(obj: Object, node: Node) -> Fields:
     fields = node.fields
     for name in sorted(obj):
         value = obj[name]
+        if value is None:
+            continue  # how Go writes what was never set
         field = fields.get(name)
         if field is None:
             out["f:" + name] = whole(value, node.element or DEDUCED)

@@ -68,10 +68,12 @@ def on_update(
     now: str,
     subresource: str = "",
     reset: Fields | None = None,
+    alone: bool = False,
 ) -> list[dict[str, Any]] | None:
     """The managedFields to store with `new`, or None for an object whose fields nobody tracks.
 
     `reset` names what this endpoint ignores (`{"f:status": {}}` for a kind with a status subresource).
+    `alone`: fields that are owned in another version cannot be told in this one, and are nobody's any more.
     """
     try:
         stored = stored_entries(live)
@@ -84,6 +86,8 @@ def on_update(
         managed = given if given is not None else _decode_live(stored, schema)
         if not managed and live is not None:
             return None
+        if alone:
+            managed = of_version(managed, api_version)
         me = Manager(manager or "unknown", "Update", api_version, subresource)
         take(managed, me, changed, removed, now)
         return encode(_capped(managed)) or None
@@ -91,6 +95,10 @@ def on_update(
         return None  # items that cannot be named: the object goes on untracked, validation has its own word
     except RecursionError:
         raise too_deep() from None
+
+
+def of_version(managed: Managed, api_version: str) -> Managed:
+    return {who: what for who, what in managed.items() if what.api_version == api_version}
 
 
 def changes(live: Object | None, new: Object, node: Node, reset: Fields | None) -> tuple[Fields, Fields]:

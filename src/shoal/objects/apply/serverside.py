@@ -18,6 +18,7 @@ from shoal.objects.apply.managed import (
     changes,
     decode,
     encode,
+    of_version,
     release,
     stored_entries,
     take,
@@ -42,15 +43,19 @@ def apply(
     now: str,
     subresource: str = "",
     reset: Fields | None = None,
+    alone: bool = False,
 ) -> Object:
     """The live object with `config` applied to it and its managedFields brought up to date.
 
-    `reset` names what this endpoint ignores: such fields are neither owned nor in conflict.
+    `reset` names what this endpoint ignores: such fields are neither owned nor in conflict. `alone`: as in
+    `on_update`.
     """
     me = Manager(manager or "unknown", "Apply", "", subresource)
     try:
         _check(live, config, api_version, schema.root)
         managed = _managed(live, me, api_version, schema, now, reset)
+        if alone:
+            managed = of_version(managed, api_version)
         run = _Run(live or {}, config, me, api_version, schema.root, reset or {})
         merged = run.merge(managed)
         conflicts = run.conflicts(managed, merged)
