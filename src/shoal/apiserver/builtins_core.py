@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from shoal.apiserver.rules import Rules
 from shoal.kinds import (
+    accounts,
     endpoints,
     nodes,
     pod_warnings,
@@ -37,6 +38,7 @@ CORE_RULES: dict[str, Rules] = {
     ),
     "replicationcontrollers": Rules(
         generation=True,
+        prefix=False,
         default=replicationcontrollers.default_controller,
         prepare_create=replicationcontrollers.create_controller,
         validate=replicationcontrollers.validate_controller,
@@ -55,7 +57,15 @@ CORE_RULES: dict[str, Rules] = {
         create_on_update=True, default=endpoints.default_endpoints, validate=endpoints.validate_endpoints
     ),
     "nodes": Rules(
-        status_on_create=True, default=nodes.default_node, validate=nodes.validate_node, field=nodes.selectable
+        status_on_create=True,
+        default=nodes.default_node,
+        prepare_create=nodes.drop_config,
+        prepare_update=nodes.drop_config,
+        validate=nodes.validate_node,
+        field=nodes.selectable,
+    ),
+    "serviceaccounts": Rules(
+        prepare_create=accounts.only_names, prepare_update=accounts.only_names, warn=accounts.warn_account
     ),
     "persistentvolumes": Rules(
         default=volumes.default_volume,
@@ -77,6 +87,7 @@ CORE_RULES: dict[str, Rules] = {
         create_on_update=True,
         default=quotas.default_limits,
         prepare_create=quotas.create_limits,
+        prepare_update=quotas.keep_limits,
         validate=quotas.validate_limits,
     ),
 }

@@ -1,4 +1,4 @@
-"""What every namespace is given: the ServiceAccount `default` and the ConfigMap with the root certificate. Pure."""
+"""ServiceAccounts, and what every namespace is given: `default` of them and the root certificate. Pure."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 Object = dict[str, Any]
 
 ACCOUNT = "default"
+MOUNTABLE = "kubernetes.io/enforce-mountable-secrets"
 ROOT_CA = "kube-root-ca.crt"
 DESCRIPTION = {
     "kubernetes.io/description": "Contains a CA bundle that can be used to verify the kube-apiserver when using "
@@ -22,3 +23,18 @@ def default_account(namespace: str) -> Object:
 def root_ca(namespace: str, authority: str) -> Object:
     metadata = {"name": ROOT_CA, "namespace": namespace, "annotations": DESCRIPTION}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"ca.crt": authority}}
+
+
+def only_names(new: Object, old: Object | None = None) -> None:
+    """Of the secrets of an account, which are all in its namespace: nothing but their names is kept."""
+    if new.get("secrets"):
+        new["secrets"] = [{"name": each["name"]} if each.get("name") else {} for each in new["secrets"]]
+
+
+def warn_account(obj: Object, old: Object | None) -> list[str]:
+    if MOUNTABLE not in (obj["metadata"].get("annotations") or {}):
+        return []
+    if old is not None and MOUNTABLE in (old["metadata"].get("annotations") or {}):
+        return []
+    why = "deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets"
+    return [f"metadata.annotations[{MOUNTABLE}]: {why}"]

@@ -51,6 +51,15 @@ def section(obj: Object, field: str) -> Object:
     return found
 
 
+def pair(obj: Object, one: str, many: str) -> None:
+    """Two names of one thing, which was one and became many: the one is the first of the many, and counts."""
+    single, several = obj.get(one), obj.get(many)
+    if single and (not several or several[0] != single):
+        obj[many] = [single]
+    elif several and not single:
+        obj[one] = several[0]
+
+
 def zero_status(obj: Object, **zeroes: object) -> None:
     """What Go always writes of a status, even when nobody set it."""
     fill(section(obj, "status"), **zeroes)
@@ -73,9 +82,12 @@ def not_negative(obj: Mapping[str, Any], path: str, *fields: str) -> list[Cause]
     ]
 
 
-def immutable(new: Mapping[str, Any], old: Mapping[str, Any], path: str, *fields: str) -> list[Cause]:
+def immutable(
+    new: Mapping[str, Any], old: Mapping[str, Any], path: str, *fields: str, absent: object = None
+) -> list[Cause]:
+    """`absent` is how a field that is not there is shown: a Go string is empty, not null."""
     return [
-        invalid_value(f"{path}.{field}" if path else field, new.get(field), IMMUTABLE)
+        invalid_value(f"{path}.{field}" if path else field, new.get(field, absent), IMMUTABLE)
         for field in fields
         if (new.get(field) or None) != (old.get(field) or None)
     ]
@@ -117,6 +129,36 @@ def _requirement(expression: Mapping[str, Any], path: str) -> list[Cause]:
 
 def is_empty_selector(selector: Mapping[str, Any]) -> bool:
     return not selector.get("matchLabels") and not selector.get("matchExpressions")
+
+
+def shown_selector(selector: Mapping[str, Any] | None) -> Object | None:
+    """A label selector as Go prints it: its fields in their order, labels sorted, key and operator always there."""
+    if selector is None:
+        return None
+    shown: Object = {}
+    if selector.get("matchLabels"):
+        shown["matchLabels"] = dict(sorted(selector["matchLabels"].items()))
+    if selector.get("matchExpressions"):
+        shown["matchExpressions"] = [
+            {"key": each.get("key") or "", "operator": each.get("operator") or ""}
+            | ({"values": each["values"]} if each.get("values") else {})
+            for each in selector["matchExpressions"]
+        ]
+    return shown
+
+
+def fixed_selector(new: Mapping[str, Any], old: Mapping[str, Any], path: str) -> list[Cause]:
+    """Of two specs."""
+    if (new.get("selector") or None) == (old.get("selector") or None):
+        return []
+    return [invalid_value(f"{path}.selector", shown_selector(new.get("selector")), IMMUTABLE)]
+
+
+def in_key_order(value: Any) -> Any:
+    """As Go writes what it has read without a type."""
+    if isinstance(value, dict):
+        return {key: in_key_order(value[key]) for key in sorted(value)}
+    return [in_key_order(each) for each in value] if isinstance(value, list) else value
 
 
 def sorted_labels(labels: Mapping[str, str] | None) -> dict[str, str] | None:

@@ -8,12 +8,13 @@ from typing import Any
 
 from shoal.objects import strictjson
 from shoal.objects.errors import BadRequest, Cause, forbidden_field, invalid_value, required, too_long, type_invalid
-from shoal.objects.names import is_config_map_key, is_qualified_name
+from shoal.objects.names import is_config_map_key, is_dns1123_label, is_qualified_name
 
 Object = dict[str, Any]
 
 MAX_BYTES = 1024 * 1024
 NAMESPACE_FINALIZER = "kubernetes"
+STANDARD_FINALIZERS = (NAMESPACE_FINALIZER, "orphan", "foregroundDeletion")
 NAME_LABEL = "kubernetes.io/metadata.name"
 IMMUTABLE = "field is immutable when `immutable` is set"
 NOT_CHANGED = "field is immutable"
@@ -60,7 +61,7 @@ def validate_namespace(obj: Object, old: Object | None) -> list[Cause]:
     for name in (obj.get("spec") or {}).get("finalizers") or ():
         said = is_qualified_name(name)
         causes += [invalid_value("spec.finalizers", name, message) for message in said]
-        if not said and "/" not in name and name != "kubernetes":
+        if "/" not in name and name not in STANDARD_FINALIZERS:
             strange = "name is neither a standard finalizer name nor is it fully qualified"
             causes.append(invalid_value("spec.finalizers", name, strange))
     return causes
@@ -111,7 +112,8 @@ def default_namespace(obj: Object) -> None:
     """Every namespace carries its name as a label, so that selectors can name it."""
     metadata = obj["metadata"]
     name = metadata.get("name")
-    if name:
+    # A name the server made up of a bad beginning is told once, not for the label too.
+    if name and not (metadata.get("generateName") and is_dns1123_label(name)):
         labels = metadata.get("labels")
         if not isinstance(labels, dict):
             labels = metadata["labels"] = {}

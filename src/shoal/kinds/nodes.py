@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.kinds.checks import cidr, fill, section
+from shoal.kinds.checks import cidr, fill, pair, parse_cidr, section
 from shoal.kinds.pod_scheduling import validate_taints
 from shoal.kinds.resources import default_list, quantity_causes
 from shoal.objects.errors import Cause, duplicate, forbidden_field, invalid_value
@@ -19,10 +19,7 @@ _INFO = (
 
 def default_node(obj: Object) -> None:
     spec, status = section(obj, "spec"), section(obj, "status")
-    if spec.get("podCIDR") and not spec.get("podCIDRs"):
-        spec["podCIDRs"] = [spec["podCIDR"]]
-    elif spec.get("podCIDRs") and not spec.get("podCIDR"):
-        spec["podCIDR"] = spec["podCIDRs"][0]
+    pair(spec, "podCIDR", "podCIDRs")
     if not spec.get("unschedulable", True):
         del spec["unschedulable"]
     default_list(status, "capacity")
@@ -39,22 +36,43 @@ def selectable(obj: Object, path: str) -> str:
     return "true" if (obj.get("spec") or {}).get("unschedulable") else "false"
 
 
+def drop_config(new: Object, old: Object | None = None) -> None:
+    """Kubelets are not configured through the API any more: what is there stays, nothing comes."""
+    if (old or {}).get("spec", {}).get("configSource") is None:
+        (new.get("spec") or {}).pop("configSource", None)
+
+
 def validate_node(obj: Object, old: Object | None) -> list[Cause]:
     spec, before = obj.get("spec") or {}, (old or {}).get("spec") or {}
     causes = validate_taints(spec.get("taints") or [], "metadata.taints") if spec != before else []
     causes += _status(obj.get("status") or {}, (old or {}).get("status"))
-    addresses = spec.get("podCIDRs") or []
-    for i, address in enumerate(addresses if addresses != before.get("podCIDRs") else ()):
-        causes += cidr(address, f"spec.podCIDRs[{i}]")
-    if len(addresses) > 1 and (len(addresses) > 2 or (":" in addresses[0]) == (":" in addresses[1])):
-        why = "may specify no more than one CIDR for each IP family"
-        causes.append(invalid_value("spec.podCIDRs", addresses, why))
-    if before.get("podCIDRs") and addresses != before["podCIDRs"]:
+    networks = spec.get("podCIDRs") or []
+    if networks != before.get("podCIDRs"):
+        causes += _networks(networks, "spec.podCIDRs")
+    if before.get("podCIDRs") and networks != before["podCIDRs"]:
         why = 'node updates may not change podCIDR except from "" to valid'
         causes.append(forbidden_field("spec.podCIDRs", why))
     if before.get("providerID") and spec.get("providerID") != before["providerID"]:
         why = 'node updates may not change providerID except from "" to valid'
         causes.append(forbidden_field("spec.providerID", why))
+    if old is not None and (spec.get("externalID") or "") != (before.get("externalID") or ""):
+        causes.append(forbidden_field("spec.externalID", "may not be updated"))
+    return causes
+
+
+def _networks(networks: list[str], path: str) -> list[Cause]:
+    causes = [cause for i, network in enumerate(networks) for cause in cidr(network, f"{path}[{i}]")]
+    if len(networks) < 2:
+        return causes
+    parsed = [parse_cidr(network) for network in networks]
+    if None in parsed:
+        i = parsed.index(None)
+        wrong = f"invalid CIDR[{i}]: <nil> (invalid CIDR address: {networks[i]})"
+        said = f"Internal error: invalid PodCIDRs. failed to check with dual stack with error:{wrong}"
+        causes.append(Cause("InternalError", f"{path}: {said}", path))
+    families = {network.version for network in parsed if network is not None}
+    if None in parsed or len(families) < 2 or len(networks) > 2:
+        causes.append(invalid_value(path, networks, "may specify no more than one CIDR for each IP family"))
     return causes
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from shoal.kinds.checks import NOT_NEGATIVE, is_port_name, port_number, said
+from shoal.kinds.checks import NOT_NEGATIVE, is_port_name, one_of, port_number, said
 from shoal.kinds.pod_environment import validate_env, validate_env_from
+from shoal.kinds.pod_restarts import no_restart_by_resize, resize_policy, restart_policy
+from shoal.kinds.pod_security import container_security, descending_path
 from shoal.kinds.resources import validate_requirements
 from shoal.objects.errors import Cause, duplicate, forbidden_field, invalid_value, not_supported, required, show
 from shoal.objects.names import is_dns1123_label
@@ -40,36 +42,46 @@ def validate_containers(spec: Object, volumes: Volumes, path: str) -> list[Cause
     names: set[str] = set()
     for i, container in enumerate(regular):
         at = f"{path}.containers[{i}]"
-        causes += _common(container, volumes, at)
+        causes += _common(container, spec, volumes, at)
         causes += _unique(container, names, at)
         causes += _hooks_and_probes(container, grace, at)
+        if container.get("restartPolicy") is not None or container.get("restartPolicyRules"):
+            causes += restart_policy(container, at)
     causes += _host_ports(regular, f"{path}.containers")
     for i, container in enumerate(spec.get("initContainers") or ()):
         at = f"{path}.initContainers[{i}]"
-        causes += _common(container, volumes, at)
-        causes += _init_policy(container, at)
+        causes += _common(container, spec, volumes, at)
+        causes += restart_policy(container, at, init=True)
         causes += _unique(container, names, at)
+        causes += _host_ports([container], f"{path}.initContainers")
         if container.get("restartPolicy") == "Always":
             causes += _hooks_and_probes(container, grace, at)
         else:
-            causes += [forbidden_field(f"{at}.{f}", NO_HOOKS) for f in ("lifecycle", *_PROBES) if container.get(f)]
+            hooks = [f for f in ("lifecycle", *_PROBES) if container.get(f) is not None]
+            causes += [forbidden_field(f"{at}.{f}", NO_HOOKS) for f in hooks] + no_restart_by_resize(container, at)
     others = frozenset(names)
     for i, container in enumerate(spec.get("ephemeralContainers") or ()):
-        causes += _ephemeral(container, volumes, names, others, f"{path}.ephemeralContainers[{i}]")
+        causes += _ephemeral(container, spec, volumes, names, others, f"{path}.ephemeralContainers[{i}]")
     return causes
 
 
 def trimmed_images(spec: Object, path: str) -> list[Cause]:
     """Only of pods: templates have been allowed odd images for too long."""
     return [
-        invalid_value(f"{path}.{field}[{i}].image", image, "must not have leading or trailing whitespace")
-        for field in ("containers", "initContainers", "ephemeralContainers")
+        cause
+        for field in ("containers", "initContainers")
         for i, container in enumerate(spec.get(field) or ())
-        if (image := container.get("image") or "") != image.strip()
+        for cause in _trimmed(container, f"{path}.{field}[{i}]")
     ]
 
 
-def _common(container: Object, volumes: Volumes, path: str) -> list[Cause]:
+def _trimmed(container: Object, path: str) -> list[Cause]:
+    image = container.get("image") or ""
+    padded = "must not have leading or trailing whitespace"
+    return [] if image == image.strip() else [invalid_value(f"{path}.image", image, padded)]
+
+
+def _common(container: Object, spec: Object, volumes: Volumes, path: str) -> list[Cause]:
     name = container.get("name")
     causes = said(f"{path}.name", name, is_dns1123_label(name)) if name else [required(f"{path}.name")]
     if not container.get("image"):
@@ -86,14 +98,18 @@ def _common(container: Object, volumes: Volumes, path: str) -> list[Cause]:
     if container.get("envFrom"):
         causes += validate_env_from(container["envFrom"], f"{path}.envFrom")
     mounts, devices = container.get("volumeMounts") or (), container.get("volumeDevices") or ()
-    causes += _mounts(mounts, devices, volumes, f"{path}.volumeMounts")
+    if mounts:
+        causes += _mounts(container, devices, volumes, f"{path}.volumeMounts")
     causes += _devices(devices, mounts, volumes, f"{path}.volumeDevices")
     if container.get("imagePullPolicy") not in PULL_POLICIES:
         causes.append(not_supported(f"{path}.imagePullPolicy", container.get("imagePullPolicy"), PULL_POLICIES))
     if container.get("resources"):
         causes += validate_requirements(container["resources"], f"{path}.resources")
+    if container.get("resizePolicy"):
+        causes += resize_policy(container["resizePolicy"], spec.get("restartPolicy"), f"{path}.resizePolicy")
     if container.get("securityContext"):
-        causes += _security_context(container["securityContext"], f"{path}.securityContext")
+        users = spec.get("hostUsers") is not False
+        causes += container_security(container["securityContext"], f"{path}.securityContext", host_users=users)
     return causes
 
 
@@ -106,15 +122,10 @@ def _unique(container: Object, names: set[str], path: str) -> list[Cause]:
     return []
 
 
-def _init_policy(container: Object, path: str) -> list[Cause]:
-    policy = container.get("restartPolicy")
-    if policy in (None, "Always", "Never", "OnFailure"):
-        return []
-    return [not_supported(f"{path}.restartPolicy", policy, ["Always", "Never", "OnFailure"])]
-
-
-def _ephemeral(container: Object, volumes: Volumes, names: set[str], others: Collection[str], path: str) -> list[Cause]:
-    causes = _common(container, volumes, path) + _unique(container, names, path)
+def _ephemeral(
+    container: Object, spec: Object, volumes: Volumes, names: set[str], others: Collection[str], path: str
+) -> list[Cause]:
+    causes = _common(container, spec, volumes, path) + _trimmed(container, path) + _unique(container, names, path)
     target = container.get("targetContainerName")
     if target and target not in others:
         causes.append(not_found(f"{path}.targetContainerName", target))
@@ -159,11 +170,12 @@ def _host_ports(containers: list[Object], path: str) -> list[Cause]:
     return causes
 
 
-def _mounts(mounts: Collection[Object], devices: Collection[Object], volumes: Volumes, path: str) -> list[Cause]:
+def _mounts(container: Object, devices: Collection[Object], volumes: Volumes, path: str) -> list[Cause]:
     causes: list[Cause] = []
-    taken = {device.get("name") for device in devices}
+    taken, places = {device.get("name") for device in devices}, {device.get("devicePath") for device in devices}
+    privileged = (container.get("securityContext") or {}).get("privileged")
     points: set[str] = set()
-    for i, mount in enumerate(mounts):
+    for i, mount in enumerate(container["volumeMounts"]):
         at, name, point = f"{path}[{i}]", mount.get("name") or "", mount.get("mountPath") or ""
         if not name:
             causes.append(required(f"{at}.name"))
@@ -176,22 +188,34 @@ def _mounts(mounts: Collection[Object], devices: Collection[Object], volumes: Vo
         points.add(point)
         if name in taken:
             causes.append(invalid_value(f"{at}.name", name, "must not already exist in volumeDevices"))
-        if mount.get("subPath") and mount.get("subPathExpr"):
-            both = "subPathExpr and subPath are mutually exclusive"
-            causes.append(invalid_value(f"{at}.subPathExpr", mount["subPathExpr"], both))
-        for field in ("subPath", "subPathExpr"):
-            if mount.get(field):
-                causes += descending_path(mount[field], f"{path}.{field}")
+        if point and point in places:
+            why = "must not already exist as a path in volumeDevices"
+            causes.append(invalid_value(f"{at}.mountPath", point, why))
+        if mount.get("subPath"):
+            causes += descending_path(mount["subPath"], f"{path}.subPath")
+        if mount.get("subPathExpr"):
+            if mount.get("subPath"):
+                both = "subPathExpr and subPath are mutually exclusive"
+                causes.append(invalid_value(f"{at}.subPathExpr", mount["subPathExpr"], both))
+            causes += descending_path(mount["subPathExpr"], f"{path}.subPathExpr")
+        causes += _propagation(mount, path, privileged=bool(privileged))
     return causes
 
 
-def descending_path(value: str, path: str) -> list[Cause]:
-    causes = [invalid_value(path, value, "must be a relative path")] if value.startswith("/") else []
-    return causes + no_backsteps(value, path)
-
-
-def no_backsteps(value: str, path: str) -> list[Cause]:
-    return [invalid_value(path, value, "must not contain '..'")] if ".." in value.split("/") else []
+def _propagation(mount: Object, path: str, *, privileged: bool) -> list[Cause]:
+    """Upstream names the list, not the mount."""
+    how, deep = mount.get("mountPropagation"), mount.get("recursiveReadOnly")
+    causes = one_of(how, f"{path}.mountPropagation", "Bidirectional", "HostToContainer", "None")
+    if how == "Bidirectional" and not privileged:
+        why = "Bidirectional mount propagation is available only to privileged containers"
+        causes.append(forbidden_field(f"{path}.mountPropagation", why))
+    at = f"{path}.recursiveReadOnly"
+    if deep in ("Enabled", "IfPossible"):
+        if not mount.get("readOnly"):
+            causes.append(forbidden_field(at, "may only be specified when readOnly is true"))
+        if how not in (None, "None"):
+            causes.append(forbidden_field(at, "may only be specified when mountPropagation is None or not specified"))
+    return causes + one_of(deep, at, "Disabled", "Enabled", "IfPossible")
 
 
 def _devices(devices: Collection[Object], mounts: Collection[Object], volumes: Volumes, path: str) -> list[Cause]:
@@ -267,23 +291,3 @@ def _action(kind: str, action: Object, grace: int | None, path: str) -> list[Cau
     if kind == "httpGet" and action.get("scheme") not in ("HTTP", "HTTPS"):
         causes.append(not_supported(f"{path}.scheme", action.get("scheme"), ["HTTP", "HTTPS"]))
     return causes
-
-
-def _security_context(context: Object, path: str) -> list[Cause]:
-    causes = user_ids(context, ("runAsUser", "runAsGroup"), path)
-    if context.get("allowPrivilegeEscalation") is False:
-        if context.get("privileged"):
-            why = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
-            causes.append(invalid_value(path, context, why))
-        if "CAP_SYS_ADMIN" in ((context.get("capabilities") or {}).get("add") or ()):
-            why = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
-            causes.append(invalid_value(path, context, why))
-    return causes
-
-
-def user_ids(context: Object, fields: tuple[str, ...], path: str) -> list[Cause]:
-    return [
-        invalid_value(f"{path}.{field}", context[field], "must be between 0 and 2147483647, inclusive")
-        for field in fields
-        if context.get(field) is not None and not 0 <= context[field] < 2**31
-    ]

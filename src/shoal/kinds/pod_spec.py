@@ -9,13 +9,20 @@ from __future__ import annotations
 from typing import Any
 
 from shoal.kinds.checks import one_of, parse_ip, said
-from shoal.kinds.pod_containers import descending_path, user_ids, validate_containers
+from shoal.kinds.pod_containers import validate_containers
 from shoal.kinds.pod_defaults import default_pod_only, default_pod_spec, default_pod_template
 from shoal.kinds.pod_scheduling import validate_affinity, validate_spread, validate_tolerations
+from shoal.kinds.pod_security import host_users, pod_security
 from shoal.kinds.pod_volumes import validate_volumes
 from shoal.kinds.resources import resource_name, validate_requirements
-from shoal.objects.errors import Cause, duplicate, forbidden_field, invalid_value, not_supported, required
-from shoal.objects.names import is_dns1123_label, is_dns1123_subdomain, is_qualified_name, validate_labels
+from shoal.objects.errors import Cause, duplicate, forbidden_field, invalid_value, not_supported, required, too_long
+from shoal.objects.names import (
+    is_dns1123_label,
+    is_dns1123_subdomain,
+    is_qualified_name,
+    is_search_domain,
+    validate_labels,
+)
 
 Object = dict[str, Any]
 
@@ -26,7 +33,7 @@ __all__ = [
 RESTART_POLICIES = ("Always", "OnFailure", "Never")
 DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _POD_RESOURCES = ("cpu", "memory")
-_NAMES = ("serviceAccountName", "nodeName", "priorityClassName", "runtimeClassName")
+SEARCH_LENGTH, HOST_NAME_LENGTH = 2048, 64
 _IP = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 
 
@@ -51,20 +58,20 @@ def validate_pod_spec(spec: Object, path: str, *, pod: bool = False) -> list[Cau
         causes += validate_requirements(spec["resources"], f"{path}.resources", _pod_resource)
     if spec.get("hostNetwork"):
         causes += _host_network(spec["containers"], f"{path}.containers", pod=pod)
-    causes += _enums(spec, path)
+    causes += one_of(spec.get("restartPolicy"), f"{path}.restartPolicy", *RESTART_POLICIES)
+    causes += one_of(spec.get("dnsPolicy"), f"{path}.dnsPolicy", *DNS_POLICIES)
     if spec.get("nodeSelector"):
         causes += validate_labels(spec["nodeSelector"], f"{path}.nodeSelector")
-    if spec.get("securityContext"):
-        causes += _security_context(spec["securityContext"], spec, f"{path}.securityContext")
+    if spec.get("securityContext") or spec.get("shareProcessNamespace"):
+        causes += pod_security(spec.get("securityContext") or {}, spec, f"{path}.securityContext")
     if spec.get("affinity"):
         causes += validate_affinity(spec["affinity"], f"{path}.affinity")
     causes += _dns(spec.get("dnsConfig"), spec.get("dnsPolicy"), f"{path}.dnsConfig")
     causes += _gates(spec, path)
     if spec.get("topologySpreadConstraints"):
         causes += validate_spread(spec["topologySpreadConstraints"], f"{path}.topologySpreadConstraints")
-    for field in _NAMES:
-        if spec.get(field):
-            causes += said(f"{path}.{field}", spec[field], is_dns1123_subdomain(spec[field]))
+    causes += host_users(spec, path) + _host_name(spec, f"{path}.hostnameOverride")
+    causes += _names(spec, path, "serviceAccountName", "nodeName")
     seconds = spec.get("activeDeadlineSeconds")
     if seconds is not None and not 1 <= seconds < 2**31:
         why = "must be between 1 and 2147483647, inclusive"
@@ -75,19 +82,37 @@ def validate_pod_spec(spec: Object, path: str, *, pod: bool = False) -> list[Cau
     if spec.get("tolerations"):
         causes += validate_tolerations(spec["tolerations"], f"{path}.tolerations")
     causes += _host_aliases(spec.get("hostAliases") or [], f"{path}.hostAliases")
+    causes += _names(spec, path, "priorityClassName", "runtimeClassName")
+    causes += one_of(spec.get("preemptionPolicy"), f"{path}.preemptionPolicy", "PreemptLowerPriority", "Never")
     if spec.get("overhead"):
         causes += validate_requirements({"limits": spec["overhead"]}, f"{path}.overhead")
-    return causes
-
-
-def _enums(spec: Object, path: str) -> list[Cause]:
-    causes = one_of(spec.get("restartPolicy"), f"{path}.restartPolicy", *RESTART_POLICIES)
-    causes += one_of(spec.get("dnsPolicy"), f"{path}.dnsPolicy", *DNS_POLICIES)
-    causes += one_of(spec.get("preemptionPolicy"), f"{path}.preemptionPolicy", "PreemptLowerPriority", "Never")
     if spec.get("os") is not None:
         name = spec["os"].get("name")
         causes += one_of(name, f"{path}.os", "linux", "windows") if name else [required(f"{path}.os.name")]
     return causes
+
+
+def _names(spec: Object, path: str, *fields: str) -> list[Cause]:
+    return [
+        cause
+        for field in fields
+        if spec.get(field)
+        for cause in said(f"{path}.{field}", spec[field], is_dns1123_subdomain(spec[field]))
+    ]
+
+
+def _host_name(spec: Object, path: str) -> list[Cause]:
+    name = spec.get("hostnameOverride")
+    if name is None:
+        return []
+    causes = [
+        forbidden_field(path, f"may not be specified when {field} is true")
+        for field in ("setHostnameAsFQDN", "hostNetwork")
+        if spec.get(field)
+    ]
+    if len(name) > HOST_NAME_LENGTH:
+        causes.append(too_long(path, HOST_NAME_LENGTH))
+    return causes + said(path, name, is_dns1123_subdomain(name))
 
 
 def _pod_resource(name: str, path: str) -> list[Cause]:
@@ -106,23 +131,6 @@ def _host_network(containers: list[Object], path: str, *, pod: bool) -> list[Cau
     ]
 
 
-def _security_context(context: Object, spec: Object, path: str) -> list[Cause]:
-    causes = user_ids(context, ("fsGroup", "runAsUser", "runAsGroup"), path)
-    if spec.get("hostPID") and spec.get("shareProcessNamespace"):
-        why = "ShareProcessNamespace and HostPID cannot both be enabled"
-        causes.append(invalid_value(f"{path}.shareProcessNamespace", True, why))
-    causes += one_of(context.get("fsGroupChangePolicy"), f"{path}.fsGroupChangePolicy", "Always", "OnRootMismatch")
-    profile = context.get("seccompProfile")
-    if profile is not None:
-        kind, at = profile.get("type") or "", f"{path}.seccompProfile"
-        causes += one_of(kind, f"{at}.type", "Localhost", "RuntimeDefault", "Unconfined")
-        if kind == "Localhost" and profile.get("localhostProfile") is None:
-            causes.append(required(f"{at}.localhostProfile", "must be set when seccomp type is Localhost"))
-        elif kind == "Localhost":
-            causes += descending_path(profile["localhostProfile"], f"{at}.localhostProfile")
-    return causes
-
-
 def _dns(config: Object | None, policy: object, path: str) -> list[Cause]:
     if policy == "None" and config is None:
         return [required(path, "must provide `dnsConfig` when `dnsPolicy` is None")]
@@ -137,6 +145,13 @@ def _dns(config: Object | None, policy: object, path: str) -> list[Cause]:
     searches = (config or {}).get("searches") or []
     if len(searches) > 32:
         causes.append(invalid_value(f"{path}.searches", searches, "must not have more than 32 search paths"))
+    if len(" ".join(searches)) > SEARCH_LENGTH:
+        why = f"must not have more than {SEARCH_LENGTH} characters (including spaces) in the search list"
+        causes.append(invalid_value(f"{path}.searches", searches, why))
+    for i, search in enumerate(searches):
+        bare = search.removesuffix(".")
+        if bare or not search:
+            causes += said(f"{path}.searches[{i}]", bare, is_search_domain(bare))
     for i, option in enumerate((config or {}).get("options") or ()):
         if not option.get("name"):
             causes.append(required(f"{path}.options[{i}]", "must not be empty"))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from shoal.kinds.checks import said
-from shoal.kinds.pod_containers import Volumes, descending_path
+from shoal.kinds.pod_containers import Volumes
 from shoal.kinds.pod_environment import VOLUME_FIELDS, field_reference, resource_reference
+from shoal.kinds.pod_security import descending_path
 from shoal.kinds.resources import amount
 from shoal.kinds.volume_sources import host_path
 from shoal.kinds.volumes import validate_claim_spec

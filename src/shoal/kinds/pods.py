@@ -11,6 +11,7 @@ from shoal.kinds.pod_spec import (
     default_pod_only,
     default_pod_spec,
     default_pod_template,
+    ip_address,
     validate_pod_spec,
     validate_pod_template,
 )
@@ -38,10 +39,20 @@ def default_pod(obj: Object) -> None:
 
 
 def default_conditions(obj: Object) -> None:
-    """Times that nobody gave are there, and null."""
-    for condition in (obj.get("status") or {}).get("conditions") or ():
+    """Times that nobody gave are there, and null; an address is the first of the addresses."""
+    status = obj.get("status") or {}
+    pair_addresses(status)
+    for condition in status.get("conditions") or ():
         condition.setdefault("lastProbeTime", None)
         condition.setdefault("lastTransitionTime", None)
+
+
+def pair_addresses(status: Object) -> None:
+    address, several = status.get("podIP"), status.get("podIPs")
+    if address and (not several or several[0].get("ip") != address):
+        status["podIPs"] = [{"ip": address}]
+    elif several and not address and several[0].get("ip"):
+        status["podIP"] = several[0]["ip"]
 
 
 def create_pod(obj: Object) -> None:
@@ -186,6 +197,27 @@ def _status(new: Object, old: Object) -> list[Cause]:
             causes += said(f"status.conditions[{i}].Type", kind, is_qualified_name(kind))
     if new.get("qosClass") != old.get("qosClass"):
         causes.append(invalid_value("status.qosClass", new.get("qosClass") or "", "field is immutable"))
+    causes += _addresses(new, old, "podIPs")
+    hosts = new.get("hostIPs")
+    if hosts and (hosts[0].get("ip") or "") != (new.get("hostIP") or ""):
+        causes.append(invalid_value("status.hostIPs[0].ip", hosts[0].get("ip") or "", "must be equal to `hostIP`"))
+    return causes + _addresses(new, old, "hostIPs")
+
+
+def _addresses(new: Object, old: Object, field: str) -> list[Cause]:
+    """What was there may stay, whatever it is."""
+    path, addresses = f"status.{field}", [each.get("ip") or "" for each in new.get(field) or ()]
+    if not addresses or new.get(field) == old.get(field):
+        return []
+    had = {each.get("ip") for each in old.get(field) or ()}
+    causes = [
+        cause
+        for i, address in enumerate(addresses)
+        if address not in had
+        for cause in ip_address(address, f"{path}[{i}]")
+    ]
+    if len(addresses) > 1 and (len(addresses) > 2 or (":" in addresses[0]) == (":" in addresses[1])):
+        causes.append(invalid_value(path, new[field], "may specify no more than one IP for each IP family"))
     return causes
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from shoal.kinds.checks import Object, fill, one_of, said
-from shoal.kinds.pod_containers import no_backsteps
+from shoal.kinds.pod_security import no_backsteps
 from shoal.objects.errors import Cause, forbidden_field, invalid_value, not_supported, required, too_long
 from shoal.objects.names import is_dns1123_label, is_dns1123_subdomain
 

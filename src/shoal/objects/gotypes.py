@@ -12,6 +12,7 @@ from base64 import b64decode
 from collections.abc import Callable
 from typing import Any
 
+from shoal.objects import gotime
 from shoal.objects.quantity import Quantity
 from shoal.objects.schema.formats import is_date_time
 
@@ -22,7 +23,11 @@ _NUMBERS = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 _OWN_WORDS = ("intstr.IntOrString", "v1.FieldsV1", "runtime.RawExtension", "v1.JSON")
 """They read themselves; their mistakes are told elsewhere."""
 _QUANTITY = "resource.Quantity"
+_MICRO_TIME = "v1.MicroTime"
+_KINDS = {dict: "object", list: "array", str: "string", bool: "bool"}
 _NO_QUANTITY = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+_LISTED = "v1.ExtraValue"
+"""The one list that is held in a map, which has a name."""
 _NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/]")
 
 
@@ -53,6 +58,9 @@ def _look(value: Any, schema: Schema, resolve: Resolve, struct: str, path: str, 
     if name == _QUANTITY:
         _read_quantity(value)
         return
+    if name == _MICRO_TIME:
+        _read_micro_time(value)
+        return
     schema = resolve(_reference(schema)) if name else schema
     kind, properties = schema.get("type"), schema.get("properties")
     if kind == "object" and properties is not None:
@@ -67,10 +75,20 @@ def _look(value: Any, schema: Schema, resolve: Resolve, struct: str, path: str, 
         inner = schema.get("additionalProperties" if kind == "object" else "items")
         if isinstance(inner, dict):
             # The decoder names the map or list itself for what is wrong in it.
-            for each in value.values() if kind == "object" else value:
-                _look(each, inner, resolve, struct, path, noted)
+            for each in value.values() if isinstance(value, dict) else value:
+                if kind == "object" and inner.get("type") == "array" and not isinstance(each, list | None):
+                    noted.append(_cannot(each, struct, path, _LISTED))
+                else:
+                    _look(each, inner, resolve, struct, path, noted)
     elif said := _scalar(value, kind, schema.get("format", ""), struct, path):
         noted.append(said)
+
+
+def _read_micro_time(value: Any) -> None:
+    if not isinstance(value, str):
+        raise _Refused(f"json: cannot unmarshal {_KINDS.get(type(value), 'number')} into Go value of type string")
+    if said := gotime.problem(value, gotime.MICROSECONDS):
+        raise _Refused(said)
 
 
 def _read_quantity(value: Any) -> None:
@@ -96,8 +114,7 @@ def _scalar(value: Any, kind: str | None, form: str, struct: str, path: str) -> 
         if form == "byte":
             return _base64(value)
         if form == "date-time" and value and not is_date_time(value):
-            said = f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse "{value}" as "2006"'
-            raise _Refused(said)
+            raise _Refused(gotime.problem(value, gotime.SECONDS) or f'parsing time "{value}": day out of range')
     return ""
 
 
@@ -108,8 +125,17 @@ def _base64(text: str) -> str:
     try:
         b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        return f"illegal base64 data at input byte {len(text.rstrip('=')) + 1 if '=' in text else len(text) // 4 * 4}"
+        return f"illegal base64 data at input byte {_wrong_padding(text)}"
     return ""
+
+
+def _wrong_padding(text: str) -> int:
+    """Where Go stops: at the first sign too many, or at the end where one is missing."""
+    given = len(text.rstrip("="))
+    if given == len(text):
+        return given // 4 * 4
+    needed = -given % 4 if given % 4 > 1 else 0
+    return min(given + needed, len(text))
 
 
 def go_type(schema: Schema, resolve: Resolve) -> str:
@@ -130,8 +156,7 @@ def go_type(schema: Schema, resolve: Resolve) -> str:
 
 
 def _cannot(value: Any, struct: str, path: str, wanted: str, *, literal: bool = False) -> str:
-    kinds = {dict: "object", list: "array", str: "string", bool: "bool"}
-    kind = kinds.get(type(value), "number")
+    kind = _KINDS.get(type(value), "number")
     if kind == "number" and literal:
         kind = f"number {value}"
     return f"json: cannot unmarshal {kind} into Go struct field {struct}.{path} of type {wanted}"

@@ -74,8 +74,12 @@ def admit(core: Core, call: Call, new: Object, old: Object | None) -> None:
 
 
 def complete(core: Core, call: Call, new: Object) -> None:
-    """What the server gives a new object that no client owns."""
-    if (call.resource.group, call.resource.plural) == addresses.RESOURCE:
+    """The last steps of a new and valid object: what the server gives it that no client owns."""
+    if call.resource.group:
+        return
+    if call.resource.plural == "pods":
+        podclasses.approve(core, call, new)
+    elif call.resource.plural == "services":
         addresses.allocate(core, call, new)
 
 

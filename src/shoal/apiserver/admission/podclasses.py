@@ -71,13 +71,22 @@ def _set_runtime(core: Core, call: Call, new: Object, spec: Object) -> None:
         raise _refused(call, new, f'pod rejected: RuntimeClass "{name}" not found')
     runtime: Object = found.object() if found is not None else {}
     overhead = (runtime.get("overhead") or {}).get("podFixed") or {}
-    if given and not overhead:
-        raise _refused(call, new, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
-    if given and amounts(given) != amounts(overhead):
+    if given and overhead and amounts(given) != amounts(overhead):
         raise _refused(call, new, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
     if overhead:
         spec["overhead"] = overhead
     _set_places(call, new, spec, runtime.get("scheduling") or {})
+
+
+def approve(core: Core, call: Call, new: Object) -> None:
+    """Of a new pod that is valid: the rest of what its classes ask."""
+    spec = new["spec"]
+    if not spec.get("overhead"):
+        return
+    name = spec.get("runtimeClassName")
+    found = _class(core, call, RUNTIMES, name) if name else None
+    if found is None or not (found.object().get("overhead") or {}).get("podFixed"):
+        raise _refused(call, new, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
 
 
 def _set_places(call: Call, new: Object, spec: Object, scheduling: Object) -> None:
