@@ -149,6 +149,10 @@ def test_endpoints() -> None:
     endpoints.default_endpoints(made)
     assert made["subsets"][0]["ports"] == [{"port": 80, "protocol": "TCP"}]
     assert endpoints.validate_endpoints(made, None) == []
+    made["subsets"][0]["ports"][0]["appProtocol"] = "a/b/c"
+    assert messages(endpoints.validate_endpoints(made, None))[0].startswith(
+        'subsets[0].ports[0].appProtocol: Invalid value: "a/b/c": a valid label key must consist of'
+    )
     made = {"subsets": [{"ports": [{"port": 0, "protocol": "TCP"}]}, {"addresses": [{"ip": "127.0.0.1"}]}]}
     assert messages(endpoints.validate_endpoints(made, None)) == [
         "subsets[0]: Required value: must specify `addresses` or `notReadyAddresses`",

@@ -13,6 +13,7 @@ SKIP_MIRROR = "endpointslice.kubernetes.io/skip-mirror"
 
 
 def default_endpoint_slice(obj: Object) -> None:
+    fill(obj, addressType="")
     if obj.get("endpoints") is None:
         obj["endpoints"] = []
     for endpoint in obj["endpoints"]:
@@ -20,6 +21,12 @@ def default_endpoint_slice(obj: Object) -> None:
     obj.setdefault("ports", None)
     for port in obj.get("ports") or ():
         fill(port, name="", protocol="TCP")
+
+
+def count_labels(new: Object, old: Object) -> None:
+    """The labels say whose slice it is: they count as what it says."""
+    if (new["metadata"].get("labels") or {}) != (old["metadata"].get("labels") or {}):
+        new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
 
 def validate_endpoint_slice(obj: Object, old: Object | None) -> list[Cause]:

@@ -9,7 +9,7 @@ from shoal.kinds.pod_containers import PROTOCOLS
 from shoal.kinds.pod_spec import ip_address
 from shoal.kinds.service_validation import endpoint_ip
 from shoal.objects.errors import Cause, not_supported, required
-from shoal.objects.names import is_dns1123_label, is_dns1123_subdomain
+from shoal.objects.names import is_dns1123_label, is_dns1123_subdomain, is_qualified_name
 
 Object = dict[str, Any]
 
@@ -63,4 +63,5 @@ def _port(port: Object, path: str, *, named: bool) -> list[Cause]:
     causes += port_number(port.get("port", 0), f"{path}.port")
     if port.get("protocol") not in PROTOCOLS:
         causes.append(not_supported(f"{path}.protocol", port.get("protocol") or "", PROTOCOLS))
-    return causes
+    spoken = port.get("appProtocol")
+    return causes + (said(f"{path}.appProtocol", spoken, is_qualified_name(spoken)) if spoken is not None else [])
