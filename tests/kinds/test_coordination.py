@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from shoal.kinds.coordination import validate_lease
+from typing import Any
+
+from shoal.kinds.coordination import create_lease, validate_lease
 
 
 def test_a_lease_that_was_let_go_has_an_empty_holder() -> None:
@@ -15,3 +17,9 @@ def test_durations_are_positive_and_transitions_not_negative() -> None:
         "spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0",
         "spec.leaseTransitions: Invalid value: -1: must be greater than or equal to 0",
     ]
+
+
+def test_elections_among_candidates_are_not_kept() -> None:
+    lease: dict[str, Any] = {"spec": {"holderIdentity": "a", "strategy": "x", "preferredHolder": "b"}}
+    create_lease(lease)
+    assert lease == {"spec": {"holderIdentity": "a"}}

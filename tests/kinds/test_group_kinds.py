@@ -216,6 +216,34 @@ def test_classes() -> None:
     assert said(nothing, node.validate_runtime_class, {}) == ["handler: Required value"]
 
 
+def test_runtime_classes_are_checked_again_when_they_change() -> None:
+    check, old = node.validate_runtime_class, {"handler": "runc"}
+    assert said(node.default_runtime_class, check, {"handler": ""}, old) == [
+        "handler: Required value",
+        'handler: Invalid value: "": field is immutable',
+    ]
+    overhead = {"handler": "runc", "overhead": {"podFixed": {"a": "1.5"}}}
+    assert said(node.default_runtime_class, check, overhead, old) == [
+        'overhead.limits[a]: Invalid value: "a": must be a standard resource type or fully qualified',
+        'overhead.limits[a]: Invalid value: "a": must be a standard resource for containers',
+    ]
+    twice = {"handler": "runc", "scheduling": {"tolerations": [{"key": "a", "effect": "NoExecute"}] * 2}}
+    found = said(node.default_runtime_class, check, twice)
+    assert found == ['scheduling.tolerations[1]: Duplicate value: {"key":"a","effect":"NoExecute"}']
+
+
+def test_parents_of_addresses() -> None:
+    check = networking.validate_ip_address
+    wrong: Object = {"spec": {"parentRef": {"group": "Up", "resource": "/data"}}}
+    found = said(nothing, check, wrong)
+    assert found[0].startswith('spec.parentRef.group: Invalid value: "Up": a lowercase RFC 1123 subdomain')
+    assert found[1:] == [
+        "spec.parentRef.resource: Invalid value: \"/data\": may not contain '/'",
+        "spec.parentRef.name: Required value",
+    ]
+    assert said(nothing, check, {"spec": {}}) == ["spec.parentRef: Required value"]
+
+
 def test_webhooks() -> None:
     found = said(
         admissionregistration.default_validating, admissionregistration.validate_webhooks, {"webhooks": [{"name": "x"}]}

@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from shoal.kinds import apps, batch
-from shoal.kinds.apps_validation import validate_daemon_set, validate_deployment, validate_stateful_set
+from shoal.kinds.apps_validation import (
+    validate_controller_revision,
+    validate_daemon_set,
+    validate_deployment,
+    validate_stateful_set,
+)
 from shoal.kinds.batch_policies import count_indexes
 from shoal.kinds.batch_validation import validate_cron_job, validate_job
 
@@ -117,6 +122,9 @@ def test_a_daemon_set_counts_its_templates() -> None:
     apps.default_daemon_set(old)
     apps.create_daemon_set(old)
     assert old["metadata"]["annotations"] == {apps.TEMPLATE_GENERATION: "1"}
+    bare: Object = {"metadata": {"annotations": {apps.TEMPLATE_GENERATION: "0"}}}
+    apps.keep_template_generation(bare, old)
+    assert bare["metadata"]["annotations"] == {apps.TEMPLATE_GENERATION: "1"}
     new = copy.deepcopy(old)
     new["metadata"]["annotations"] = {}
     apps.keep_daemon_set(new, old)
@@ -129,8 +137,50 @@ def test_a_daemon_set_counts_its_templates() -> None:
     assert [cause.message.rpartition(": ")[2] for cause in validate_daemon_set(new, old)] == [said]
 
 
+def test_selectors_are_shown_as_go_prints_them() -> None:
+    expressions = [{"operator": "NotIn"}, {"values": ["b"], "operator": "In", "key": "a"}]
+    selector = {"matchExpressions": expressions, "matchLabels": {"z": "1", "a": "2"}}
+    shown = (
+        'spec.selector: Invalid value: {"matchLabels":{"a":"2","z":"1"},"matchExpressions":'
+        '[{"key":"","operator":"NotIn"},{"key":"a","operator":"In","values":["b"]}]}'
+    )
+    deployment, stateful, daemon = workload(selector=selector), workload(selector=selector), workload(selector=selector)
+    apps.default_deployment(deployment)
+    apps.default_stateful_set(stateful)
+    apps.default_daemon_set(daemon)
+    assert validate_deployment(deployment, None)[-1].message == f"{shown}: invalid label selector"
+    assert validate_stateful_set(stateful, None)[-1].message == shown
+    daemon["spec"]["template"]["spec"]["containers"] = []
+    assert validate_daemon_set(daemon, None)[-1].message == "spec.template.spec.containers: Required value"
+
+
+def test_the_data_of_a_revision_is_compared_by_what_it_says() -> None:
+    old: Object = {"revision": 1, "data": {"b": 1, "a": {"d": 1, "c": 2}}}
+    assert validate_controller_revision({"revision": 2, "data": {"a": {"c": 2, "d": 1}, "b": 1}}, old) == []
+    (cause,) = validate_controller_revision({"revision": 1, "data": {"b": 1, "a": 2}}, old)
+    assert cause.message == 'data: Invalid value: {"a":2,"b":1}: field is immutable'
+
+
+def test_whose_labels_a_job_has() -> None:
+    """Those of its pods, when it has none; what is wrong with them is told once."""
+    bare = job()
+    assert "labels" not in bare["metadata"]
+    batch.complete_job(bare)
+    assert bare["metadata"]["labels"] == bare["spec"]["template"]["metadata"]["labels"]
+    template = {"metadata": {"labels": {"app": "a"}}, "spec": {**POD, "restartPolicy": "Never"}}
+    follows = job(template=template)
+    assert follows["metadata"]["labels"] == follows["spec"]["template"]["metadata"]["labels"]
+    assert follows["metadata"]["labels"]["job-name"] == "j"
+    own: Object = copy.deepcopy({"metadata": {"name": "j", "uid": "u", "labels": {"app": "a"}}})
+    own["spec"] = {"template": copy.deepcopy(template)}
+    batch.default_job(own)
+    batch.create_job(own)
+    assert own["metadata"]["labels"] == {"app": "a"}
+
+
 def test_a_job_selects_by_its_uid() -> None:
     obj = job()
+    batch.complete_job(obj)
     labels = {
         "job-name": "j",
         "batch.kubernetes.io/job-name": "j",

@@ -49,12 +49,26 @@ STRUCT = "json: cannot unmarshal {} into Go struct field {} of type {}"
             {"spec": {"containers": {}, "overhead": {"cpu": {}}}},
             "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
         ),
+        (
+            "Event",
+            {"eventTime": "2024-01-02T03:04:05Z"},
+            'parsing time "2024-01-02T03:04:05Z" as "2006-01-02T15:04:05.000000Z07:00": cannot parse "Z" as ".000000"',
+        ),
+        ("Event", {"eventTime": 7}, "json: cannot unmarshal number into Go value of type string"),
+        ("Event", {"eventTime": "2024-01-02T03:04:05.123456+01:00"}, ""),
         ("Pod", {"metadata": {"name": "a"}, "spec": {"containers": []}}, ""),
     ],
 )
 def test_the_first_that_cannot_be_read(kind: str, body: dict[str, Any], said: str) -> None:
     schema = definition(definition_of("", "v1", kind))
     assert gotypes.problem(body, kind, schema, definition) == said
+
+
+def test_a_list_that_has_a_name() -> None:
+    schema = definition(definition_of("authentication.k8s.io", "v1", "TokenReview"))
+    body = {"status": {"user": {"extra": {"none": None, "k": 1}}}}
+    said = STRUCT.format("number", "UserInfo.status.user.extra", "v1.ExtraValue")
+    assert gotypes.problem(body, "TokenReview", schema, definition) == said
 
 
 def test_empties_of_a_builtin_are_not_kept() -> None:

@@ -70,6 +70,13 @@ class Selection:
         return ""
 
 
+_REFUSED = {
+    "jobs.batch": 'field label "{}" not supported for Job',
+    "resourceslices.resource.k8s.io": "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {}",
+}
+"""Kinds that say it in words of their own."""
+
+
 def selection(resource: Resource, labels: str, fields: str) -> Selection | None:
     """None: everything belongs."""
     if not labels and not fields:
@@ -79,7 +86,7 @@ def selection(resource: Resource, labels: str, fields: str) -> Selection | None:
     for path, _, _ in field_selector.terms if field_selector else ():
         if path not in ("metadata.name", "metadata.namespace") and path not in resource.selectable:
             if resource.selectable or resource.custom:
-                raise BadRequest(f"field label not supported: {path}")
+                raise BadRequest(_REFUSED.get(resource.group_resource, "field label not supported: {}").format(path))
             raise BadRequest(f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"')
     shared = resource.rules.shared
     stored_path = shared.stored_path if shared else str

@@ -60,6 +60,8 @@ def default_daemon_set(obj: Object) -> None:
         fill(section(strategy, "rollingUpdate"), maxUnavailable=1, maxSurge=0)
     section(section(spec, "template"), "metadata")
     default_pod_template(spec)
+    # What upstream writes of a count that nobody sent; `create_daemon_set` and `keep_daemon_set` say what it is.
+    section(obj["metadata"], "annotations").setdefault(TEMPLATE_GENERATION, "0")
     counts = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
     zero_status(obj, **dict.fromkeys(counts, 0))
 
@@ -94,3 +96,9 @@ def keep_daemon_set(new: Object, old: Object) -> None:
     if new["spec"].get("template") != old["spec"].get("template"):
         count += 1
     section(new["metadata"], "annotations")[TEMPLATE_GENERATION] = str(count)
+
+
+def keep_template_generation(new: Object, old: Object) -> None:
+    """Of a write to the status of a DaemonSet."""
+    count = (old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION) or "0"
+    section(new["metadata"], "annotations")[TEMPLATE_GENERATION] = count

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from shoal.kinds.checks import (
+    IMMUTABLE,
     Object,
     amount,
     at_most_all,
-    immutable,
+    fixed_selector,
+    in_key_order,
     int_or_percent,
     is_empty_selector,
     label_selector,
     not_negative,
     one_of,
     said,
+    shown_selector,
     sorted_labels,
     unchanged,
 )
@@ -104,7 +109,7 @@ def validate_daemon_set(obj: Object, old: Object | None) -> list[Cause]:
     if unchanged(obj, old):
         return causes
     spec = obj["spec"]
-    causes += _fixed_selector(obj, old) + _selected_template(spec, "daemonset", "DaemonSet")
+    causes += _fixed_selector(obj, old) + _daemon_template(spec)
     causes += not_negative(spec, "spec", "minReadySeconds")
     causes += _daemon_strategy(spec["updateStrategy"], "spec.updateStrategy")
     return causes + not_negative(spec, "spec", "revisionHistoryLimit")
@@ -112,9 +117,9 @@ def validate_daemon_set(obj: Object, old: Object | None) -> list[Cause]:
 
 def validate_controller_revision(obj: Object, old: Object | None) -> list[Cause]:
     causes = not_negative(obj, "", "revision")
-    if old is not None:
-        return causes + immutable(obj, old, "", "data")
     data = obj.get("data")
+    if old is not None:
+        return causes if data == old.get("data") else [*causes, invalid_value("data", in_key_order(data), IMMUTABLE)]
     if data is None:
         causes.append(required("data", "data is mandatory"))
     elif not isinstance(data, dict):
@@ -126,22 +131,41 @@ def _selected_template(spec: Object, kind: str, in_kind: str) -> list[Cause]:
     """The selector, the template, and that they belong together."""
     selector, path = spec.get("selector"), "spec.selector"
     causes: list[Cause] = []
-    if selector is None and kind != "daemonset":
+    if selector is None:
         causes.append(required(path))
-    elif selector is not None:
+    else:
         causes = label_selector(selector, path)
         if is_empty_selector(selector):
-            causes.append(invalid_value(path, selector, f"empty selector is invalid for {kind}"))
+            causes.append(invalid_value(path, {}, f"empty selector is invalid for {kind}"))
     template = spec["template"]
     labels = (template.get("metadata") or {}).get("labels") or {}
+    stateful = kind == "statefulset"
     try:
         chosen = from_label_selector(selector)
     except BadRequest:
-        return [*causes, invalid_value(path, selector, "invalid label selector")]
+        causes.append(invalid_value(path, shown_selector(selector), "" if stateful else "invalid label selector"))
+        return causes + (_lasting_pod(template["spec"], in_kind) if stateful else [])
     if not chosen.empty and not chosen.matches(labels):
         causes.append(invalid_value("spec.template.metadata.labels", sorted_labels(labels), MISMATCH))
-    causes += validate_pod_template(template, "spec.template")
-    pod = template["spec"]
+    return causes + validate_pod_template(template, "spec.template") + _lasting_pod(template["spec"], in_kind)
+
+
+def _daemon_template(spec: Object) -> list[Cause]:
+    """The same of a DaemonSet, which looks at its template even where the selector is none."""
+    selector, path, template = spec.get("selector"), "spec.selector", spec["template"]
+    labels = (template.get("metadata") or {}).get("labels") or {}
+    causes = label_selector(selector, path)
+    with suppress(BadRequest):
+        if not from_label_selector(selector).matches(labels):
+            causes.append(invalid_value("spec.template.metadata.labels", sorted_labels(labels), MISMATCH))
+    if selector is not None and is_empty_selector(selector):
+        causes.append(invalid_value(path, {}, "empty selector is invalid for daemonset"))
+    return causes + validate_pod_template(template, "spec.template") + _lasting_pod(template["spec"], "DaemonSet")
+
+
+def _lasting_pod(pod: Object, in_kind: str) -> list[Cause]:
+    """Pods that are started again whenever they end."""
+    causes: list[Cause] = []
     if pod.get("restartPolicy") != "Always":
         causes.append(not_supported("spec.template.spec.restartPolicy", pod.get("restartPolicy"), ("Always",)))
     if pod.get("activeDeadlineSeconds") is not None:
@@ -151,7 +175,7 @@ def _selected_template(spec: Object, kind: str, in_kind: str) -> list[Cause]:
 
 
 def _fixed_selector(obj: Object, old: Object | None) -> list[Cause]:
-    return immutable(obj["spec"], old["spec"], "spec", "selector") if old is not None else []
+    return fixed_selector(obj["spec"], old["spec"], "spec") if old is not None else []
 
 
 def _deployment_strategy(strategy: Object, path: str) -> list[Cause]:

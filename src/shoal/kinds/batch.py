@@ -28,7 +28,8 @@ def default_job(obj: Object) -> None:
     )
     labels = (spec["template"].get("metadata") or {}).get("labels")
     if labels and not obj["metadata"].get("labels"):
-        obj["metadata"]["labels"] = dict(labels)
+        # The same labels, not a copy: what `create_job` adds to the one is there in the other.
+        obj["metadata"]["labels"] = labels
     section(obj, "status")
 
 
@@ -56,13 +57,20 @@ def create_job(obj: Object) -> None:
     if spec["manualSelector"]:
         return
     labels = section(section(spec["template"], "metadata"), "labels")
-    follows = (metadata.get("labels") or {}) == labels
+    follows = metadata.get("labels") is labels
     for name in NAME_LABELS:
         labels.setdefault(name, metadata.get("name") or "")
     for name in UID_LABELS:
         labels.setdefault(name, metadata["uid"])
     section(section(spec, "selector"), "matchLabels").setdefault(UID_LABELS[1], metadata["uid"])
-    if follows:  # a job without labels of its own has those of its pods
+    if follows:
+        metadata["labels"] = dict(labels)
+
+
+def complete_job(obj: Object) -> None:
+    """A job that has no labels after all has those of its pods: they are not checked twice."""
+    metadata, labels = obj["metadata"], (obj["spec"]["template"].get("metadata") or {}).get("labels")
+    if labels and not metadata.get("labels"):
         metadata["labels"] = dict(labels)
 
 

@@ -15,6 +15,7 @@ from shoal.kinds.checks import (
     IMMUTABLE,
     Object,
     domain_prefixed_path,
+    fixed_selector,
     immutable,
     label_selector,
     not_negative,
@@ -157,7 +158,7 @@ def _changes(spec: Object, old: Object) -> list[Cause]:
     elif completions is not None and completions not in (before.get("completions"), spec["parallelism"]):
         said_ = "can only be modified in tandem with spec.parallelism"
         causes.append(invalid_value("spec.completions", completions, said_))
-    causes += immutable(spec, before, "spec", "selector")
+    causes += fixed_selector(spec, before, "spec")
     return causes + _template_changes(spec, old) + immutable(spec, before, "spec", *_FIXED)
 
 

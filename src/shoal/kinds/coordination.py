@@ -1,13 +1,28 @@
-"""Lease of coordination.k8s.io/v1: validation. Pure."""
+"""Lease of coordination.k8s.io/v1: defaults and validation. Pure."""
 
 from __future__ import annotations
 
-from typing import Any
-
+from shoal.kinds.checks import Object, section
 from shoal.objects.errors import Cause, invalid_value
 
+_ELECTION = ("strategy", "preferredHolder")
+"""Of elections among several candidates, which upstream has behind a feature gate that is off."""
 
-def validate_lease(obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
+
+def default_lease(obj: Object) -> None:
+    section(obj, "spec")
+
+
+def create_lease(obj: Object) -> None:
+    for field in _ELECTION:
+        obj["spec"].pop(field, None)
+
+
+def keep_lease(new: Object, old: Object) -> None:
+    create_lease(new)
+
+
+def validate_lease(obj: Object, old: Object | None) -> list[Cause]:
     spec = obj.get("spec") or {}
     causes = []
     seconds, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")

@@ -118,7 +118,7 @@ def default_ingress_class(obj: Object) -> None:
 
 def validate_ingress_class(obj: Object, old: Object | None) -> list[Cause]:
     spec = obj["spec"]
-    causes = immutable(spec, old["spec"], "spec", "controller") if old is not None else []
+    causes = immutable(spec, old["spec"], "spec", "controller", absent="") if old is not None else []
     controller = spec.get("controller") or ""
     if len(controller) > CONTROLLER_LENGTH:
         causes.append(too_long("spec.controller", CONTROLLER_LENGTH))
@@ -158,13 +158,21 @@ def is_ip_name(name: str) -> list[str]:
 
 
 def validate_ip_address(obj: Object, old: Object | None) -> list[Cause]:
-    reference = section(obj, "spec").get("parentRef")
-    if old is not None:
-        return immutable(obj["spec"], old["spec"], "spec", "parentRef")
-    if not reference:
-        return [required("spec.parentRef")]
-    fields = ("resource", "name")
-    return [required(f"spec.parentRef.{field}") for field in fields if not reference.get(field)]
+    reference, path = section(obj, "spec").get("parentRef"), "spec.parentRef"
+    causes = _parent(reference, path) if reference is not None else [required(path)]
+    return causes + (immutable(obj["spec"], old["spec"], "spec", "parentRef") if old is not None else [])
+
+
+def _parent(reference: Object, path: str) -> list[Cause]:
+    group = reference.get("group") or ""
+    causes = said(f"{path}.group", group, is_dns1123_subdomain(group)) if group else []
+    for field in ("resource", "name", "namespace"):
+        value = reference.get(field) or ""
+        if value:
+            causes += said(f"{path}.{field}", value, is_path_segment_name(value))
+        elif field != "namespace":
+            causes.append(required(f"{path}.{field}"))
+    return causes
 
 
 def default_service_cidr(obj: Object) -> None:

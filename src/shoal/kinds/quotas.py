@@ -112,7 +112,9 @@ def _scope_selector(spec: Object) -> list[Cause]:
 
 
 def default_limits(obj: Object) -> None:
-    for limit in section(obj, "spec").get("limits") or ():
+    spec = section(obj, "spec")
+    spec.setdefault("limits", None)  # as Go writes a list that is not there
+    for limit in spec["limits"] or ():
         for field in _LISTS:
             default_list(limit, field)
         if limit.get("type") == "Container":
@@ -121,6 +123,18 @@ def default_limits(obj: Object) -> None:
             for field, found in (("default", default), ("defaultRequest", request)):
                 if found:
                     limit[field] = found
+
+
+def create_limits(obj: Object) -> None:
+    """A LimitRange may be made without a name; its uid, which nobody else has, serves."""
+    if not obj["metadata"].get("name"):
+        obj["metadata"]["name"] = obj["metadata"]["uid"]
+    keep_limits(obj, obj)
+
+
+def keep_limits(new: Object, old: Object) -> None:
+    """An empty list is not stored as one."""
+    new["spec"]["limits"] = new["spec"].get("limits") or None
 
 
 def validate_limits(obj: Object, old: Object | None) -> list[Cause]:

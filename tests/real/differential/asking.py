@@ -113,7 +113,8 @@ class Side:
     def _body(self, body: object) -> bytes | None:
         if body is None or isinstance(body, bytes):
             return body
-        return self._filled(body if isinstance(body, str) else json.dumps(body)).encode()
+        # Without blanks, as clients write it: upstream compares the `data` of a ControllerRevision as text.
+        return self._filled(body if isinstance(body, str) else json.dumps(body, separators=(",", ":"))).encode()
 
     def _filled(self, text: str) -> str:
         if "@" not in text:

@@ -38,7 +38,10 @@ GENERATE_ATTEMPTS = 8
 
 async def create(core: Core, call: Call) -> Response:
     if call.name:
-        raise MethodNotSupported("the server does not allow this method on the requested resource")
+        if not call.resource.custom:
+            raise MethodNotSupported("the server does not allow this method on the requested resource")
+        # A custom kind has one handler for all of its paths: what is made is called as it says itself.
+        call.target = call.target._replace(name="")
     options = write_options(call.query, "CreateOptions")
     obj = read_body(call.request, call.resource.kind)
     check_type(call, obj)
@@ -100,6 +103,7 @@ async def _reviewed(
 
 async def _finish(core: Core, call: Call, options: WriteOptions, obj: Object, generated: bool) -> Response:
     complete(core, call, obj)
+    call.resource.rules.complete(obj)
     for attempt in range(GENERATE_ATTEMPTS):
         name = obj["metadata"]["name"]
         try:

@@ -10,9 +10,10 @@ from typing import Any
 
 import jsonschema_rs
 
+from shoal.objects.gotime import is_micro_time
 from shoal.objects.schema.formats import Check, format_check
 from shoal.objects.schema.patterns import LINEAR, is_pattern, rewritten
-from shoal.objects.schema.structural import Definitions, JsonSchema, reference
+from shoal.objects.schema.structural import MICRO_TIME, Definitions, JsonSchema, reference
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 _SAFE = 2**53 - 1
@@ -36,6 +37,7 @@ _DATE_TIME = (
     r"T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?(Z|[+-]\d\d:\d\d)$"
 )
 """Times as everybody writes them, without a call back into Python; lower case and leap days go to the walk."""
+_TIMES = {"date-time": _DATE_TIME, MICRO_TIME: _DATE_TIME.replace(r"(\.\d+)?", r"\.\d{6}")}
 _NULL: JsonSchema = {"type": "null"}
 """Upstream checks nothing but the type and the enum of a null."""
 
@@ -89,8 +91,8 @@ class FastPass:
             out["pattern"] = rewritten(schema["pattern"]) if is_pattern(schema["pattern"]) else _MATCHES_NOTHING
         self._numbers(schema, types, out)
         check = string_format(schema, types, self._definitions is not None)
-        if check is not None and schema["format"] == "date-time":
-            out.setdefault("allOf", []).append({"pattern": _DATE_TIME})
+        if check is not None and schema["format"] in _TIMES:
+            out.setdefault("allOf", []).append({"pattern": _TIMES[schema["format"]]})
         elif check is not None:
             out["format"] = name = "shoal-" + schema["format"]
             self._formats[name] = check
@@ -174,6 +176,8 @@ def string_format(schema: JsonSchema, types: tuple[str, ...], builtin: bool) -> 
     name = schema.get("format")
     if not name or (len(types) == 1 and types[0] != "string"):
         return None
+    if builtin and name == MICRO_TIME:
+        return is_micro_time
     check = format_check(name)
     if not builtin or check is None:
         return check

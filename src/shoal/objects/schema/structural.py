@@ -19,6 +19,7 @@ MAX_DEPTH = 100
 
 META_FIELDS = frozenset(("apiVersion", "kind", "metadata"))
 _SCALARS = frozenset(("string", "integer", "number", "boolean"))
+MICRO_TIME = "micro-time"
 _REF_PREFIX = "#/components/schemas/"
 
 
@@ -136,6 +137,9 @@ class Definitions:
         found = self._schemas.get(name)
         if found is None:
             found = self._schemas[name] = self._resolve(name)
+            if name.endswith(".MicroTime"):
+                # Published as any time is, and read more strictly.
+                found = self._schemas[name] = {**found, "format": MICRO_TIME}
         return found
 
 

@@ -1,0 +1,56 @@
+"""Why Go could not read a time, in the words of its `time.Parse`. Pure."""
+
+from __future__ import annotations
+
+import re
+
+SECONDS = "2006-01-02T15:04:05Z07:00"
+"""metav1.Time"""
+MICROSECONDS = "2006-01-02T15:04:05.000000Z07:00"
+"""metav1.MicroTime, which has just six digits after the point."""
+
+_DATE = (("2006", 4, 0, 9999), "-", ("01", 2, 1, 12), "-", ("02", 2, 1, 31))
+_TIME = ("T", ("15", 2, 0, 23), ":", ("04", 2, 0, 59), ":", ("05", 2, 0, 59))
+_PARTS = _DATE + _TIME
+_RANGES = {"01": "month", "02": "day", "15": "hour", "04": "minute", "05": "second"}
+_match_zone = re.compile(r"Z|[+-]\d\d:\d\d", re.ASCII).match
+_match_micro = re.compile(r"[.,]\d{6}", re.ASCII).match
+_match_fraction = re.compile(r"[.,]\d+|", re.ASCII).match
+_match_micro_time = re.compile(
+    r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])T([01]\d|2[0-3]):[0-5]\d:[0-5]\d[.,]\d{6}(Z|[+-]\d\d:\d\d)", re.ASCII
+).fullmatch
+
+
+def is_micro_time(text: str) -> bool:
+    return _match_micro_time(text) is not None
+
+
+def problem(text: str, layout: str) -> str:
+    """Empty where there is none."""
+    rest = text
+    for part in _PARTS:
+        if isinstance(part, str):
+            if not rest.startswith(part):
+                return _cannot(text, layout, rest, part)
+            rest = rest[1:]
+            continue
+        name, length, least, most = part
+        digits = rest[:length]
+        if len(digits) < length or not (digits.isascii() and digits.isdigit()):
+            return _cannot(text, layout, rest, name)
+        if not least <= int(digits) <= most:
+            return f'parsing time "{text}": {_RANGES[name]} out of range'
+        rest = rest[length:]
+    fraction = _match_micro(rest) if layout == MICROSECONDS else _match_fraction(rest)
+    if fraction is None:
+        return _cannot(text, layout, rest, ".000000")
+    rest = rest[fraction.end() :]
+    zone = _match_zone(rest)
+    if zone is None:
+        return _cannot(text, layout, rest, "Z07:00")
+    extra = rest[zone.end() :]
+    return f'parsing time "{text}": extra text: "{extra}"' if extra else ""
+
+
+def _cannot(text: str, layout: str, rest: str, part: str) -> str:
+    return f'parsing time "{text}" as "{layout}": cannot parse "{rest}" as "{part}"'

@@ -1,0 +1,41 @@
+"""Times Go could not read, in the words of its parser."""
+
+from __future__ import annotations
+
+import pytest
+
+from shoal.objects.gotime import MICROSECONDS, SECONDS, is_micro_time, problem
+
+AS = 'parsing time "{0}" as "2006-01-02T15:04:05Z07:00": cannot parse "{1}" as "{2}"'
+AS_MICRO = 'parsing time "{0}" as "2006-01-02T15:04:05.000000Z07:00": cannot parse "{1}" as "{2}"'
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("2024-01-02T03:04:05Z", ""),
+        ("2024-01-02T03:04:05.5+01:00", ""),
+        ("", AS.format("", "", "2006")),
+        ("yesterday", AS.format("yesterday", "yesterday", "2006")),
+        ("2024/01", AS.format("2024/01", "/01", "-")),
+        ("2024-01-02 03:04:05Z", AS.format("2024-01-02 03:04:05Z", " 03:04:05Z", "T")),
+        ("2024-01-02T03:04:05", AS.format("2024-01-02T03:04:05", "", "Z07:00")),
+        ("2024-13-02T03:04:05Z", 'parsing time "2024-13-02T03:04:05Z": month out of range'),
+        ("2024-01-02T03:04:05Zx", 'parsing time "2024-01-02T03:04:05Zx": extra text: "x"'),
+    ],
+)
+def test_a_time(text: str, said: str) -> None:
+    assert problem(text, SECONDS) == said
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("2024-01-02T03:04:05.000000Z", ""),
+        ("2024-01-02T03:04:05Z", AS_MICRO.format("2024-01-02T03:04:05Z", "Z", ".000000")),
+        ("2024-01-02T03:04:05.1234567Z", AS_MICRO.format("2024-01-02T03:04:05.1234567Z", "7Z", "Z07:00")),
+    ],
+)
+def test_a_time_with_microseconds(text: str, said: str) -> None:
+    assert problem(text, MICROSECONDS) == said
+    assert is_micro_time(text) is not bool(said)
