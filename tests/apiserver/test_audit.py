@@ -125,7 +125,7 @@ def test_what_was_sent_and_answered_where_the_policy_wants_it(cluster: Cluster, 
     assert event["responseObject"]["metadata"]["labels"] == {"a": "b"}
     answer = cluster.get(f"{events}/e", Accept="application/vnd.kubernetes.protobuf")
     assert one(cluster, log, auditID=answer.headers["audit-id"])["responseObject"]["metadata"]["name"] == "e"
-    answer = cluster.post(events, {**sent, "metadata": {"name": "E", "namespace": "default"}})
+    answer = cluster.post(events, {**sent, "metadata": {"name": "e%", "namespace": "default"}})
     event = one(cluster, log, auditID=answer.headers["audit-id"])
     assert event["responseObject"]["reason"] == event["responseStatus"]["reason"] == "Invalid"
     assert "metadata.name" in event["responseStatus"]["message"]

@@ -160,9 +160,15 @@ def _remember(among: OrderedDict[Any, Any], key: object, value: object) -> None:
         among.popitem(last=False)
 
 
+def fitting(message: str) -> str:
+    """Longer ones are refused, and are counted in bytes."""
+    data = message.encode()
+    return message if len(data) <= LONGEST_MESSAGE else f"{data[: LONGEST_MESSAGE - 4].decode(errors='ignore')} ..."
+
+
 def event(one: Happening, name: str, count: int = 1) -> Object:
     """Events about an object without a namespace are in `default`."""
-    source, message = one.source, one.message
+    source = one.source
     said: Object = {
         "apiVersion": "v1",
         "kind": "Event",
@@ -170,7 +176,7 @@ def event(one: Happening, name: str, count: int = 1) -> Object:
         "involvedObject": _reference(source, one.about, one.field),
         "type": one.type,
         "reason": one.reason,
-        "message": message if len(message) <= LONGEST_MESSAGE else f"{message[: LONGEST_MESSAGE - 4]} ...",
+        "message": fitting(one.message),
         "reportingComponent": source.component,
         "reportingInstance": source.instance or source.host,
     }

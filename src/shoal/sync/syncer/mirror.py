@@ -18,7 +18,7 @@ from shoal.client.transport import Unreachable
 from shoal.clock import Clock
 from shoal.kinds import workload
 from shoal.objects.errors import AlreadyExists, NotFound, StatusError
-from shoal.runtime.recorder import EVENTS
+from shoal.runtime.recorder import EVENTS, fitting
 from shoal.sync.syncer.decide import is_ours
 from shoal.sync.syncer.hub import Hub, Synced, Work
 from shoal.sync.syncer.namespaces import Namespaces
@@ -35,7 +35,7 @@ MADE = ("Pod", "ReplicaSet", "Job", "ControllerRevision")
 """Kinds whose objects are made of others, and named after them."""
 KEPT = (
     *("involvedObject", "reason", "message", "type", "count", "series", "firstTimestamp", "lastTimestamp"),
-    *("eventTime", "source", "reportingComponent"),
+    *("eventTime", "action", "source", "reportingComponent"),
 )
 
 
@@ -104,7 +104,7 @@ class Mirror:
             "labels": {workload.MIRRORED: self._cluster},
         }
         told = {key: event[key] for key in KEPT if event.get(key) is not None}
-        told |= {"involvedObject": about, "message": message, "reportingInstance": self._cluster}
+        told |= {"involvedObject": about, "message": fitting(message), "reportingInstance": self._cluster}
         told.setdefault("reportingComponent", str((event.get("source") or {}).get("component") or "unknown"))
         return {"apiVersion": "v1", "kind": "Event", "metadata": metadata, **told}
 
