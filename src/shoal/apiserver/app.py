@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Mapping
 
 import orjson
 
+from shoal.apiserver.asked import counted, plainly, wanted
 from shoal.apiserver.audit import AUDIT_ID, Audit, Record, audit_id
 from shoal.apiserver.authn import User
 from shoal.apiserver.authz import Attributes, forbidden
@@ -21,14 +22,13 @@ from shoal.apiserver.forms import converted
 from shoal.apiserver.impersonation import impersonated
 from shoal.apiserver.inflight import InFlight
 from shoal.apiserver.inprocess import IN_PROCESS
-from shoal.apiserver.metrics import Labels, Metrics, labels_of
+from shoal.apiserver.metrics import Labels, Metrics
 from shoal.apiserver.negotiate import failure_form, negotiated
-from shoal.apiserver.nonresource import NonResource
+from shoal.apiserver.nonresource import NonResource, no_page
 from shoal.apiserver.options import boolean, parse_query
 from shoal.apiserver.paths import ROOT, WILDCARD, Target, parse, verb_of
 from shoal.apiserver.registry import Resource
 from shoal.apiserver.routes import Route, Routes
-from shoal.apiserver.selection import selection
 from shoal.apiserver.traced import carried_out, span_of
 from shoal.apiserver.turns import namespace_of, take_turn, takes_turns
 from shoal.apiserver.verbs import find_read, find_write
@@ -64,6 +64,7 @@ class App:
         routes: Mapping[str, Route] | None = None,
     ) -> None:
         self._core = core
+        self._now = core.clock.monotonic
         self._nonresource = nonresource
         self._metrics = metrics
         self._audit = audit
@@ -82,7 +83,7 @@ class App:
         if request.path.startswith(self.passed):
             return self._pass_on(request)
         target = parse(request.path)
-        if target.is_resource and not _any_state(request.query):
+        if target.plural and not (request.query and _any_state(request.query)):
             try:
                 fresh = self._core.store.fresh()
             except StoreError as error:
@@ -129,8 +130,8 @@ class App:
         return self._serve(request, target)
 
     def _serve(self, request: Request, target: Target) -> Answer | Awaitable[Answer]:
-        began = self._core.clock.monotonic()
-        labels = labels_of(request, target)
+        began = self._now()
+        labels = counted(request, target)
         record = self._audit.begin(request, target) if self._audit is not None else None
         try:
             answer = self._answer(request, target, record)
@@ -142,7 +143,7 @@ class App:
 
     def _pass_on(self, request: Request) -> Answer | Awaitable[Answer]:
         """Not authenticated, audited or changed here: all that is done where the request is answered."""
-        began = self._core.clock.monotonic()
+        began = self._now()
         name, handler = self._routes.opened(request.path)
         labels = (request.method, "", "", name, "", "")
         try:
@@ -150,7 +151,7 @@ class App:
         except Exception as error:
             answer = self._failed(request, error, None)
         if isinstance(answer, (Response, StreamResponse, Upgrade)):
-            self._metrics.observe(labels, answer.status, self._core.clock.monotonic() - began)
+            self._metrics.observe(labels, answer.status, self._now() - began)
             return answer
         return self._passed_on(request, labels, began, answer)
 
@@ -159,7 +160,7 @@ class App:
             answer = await coming
         except Exception as error:
             answer = self._failed(request, error, None)
-        self._metrics.observe(labels, answer.status, self._core.clock.monotonic() - began)
+        self._metrics.observe(labels, answer.status, self._now() - began)
         return answer
 
     def close(self) -> None:
@@ -198,20 +199,21 @@ class App:
 
     def _answer(self, request: Request, target: Target, record: Record | None) -> Answer | Call:
         """What needs no waiting is answered; a write comes back as the call to be carried out."""
-        query = parse_query(request.query)
-        if "timeout" in query and not boolean(query, "watch") and target.subresource not in LONG_RUNNING:
+        query = parse_query(request.query) if request.query else {}
+        if query and "timeout" in query and not boolean(query, "watch") and target.subresource not in LONG_RUNNING:
             seconds_for(query)
+        plain = plainly(request.method, request.path) if not query else None
         user = self._core.authenticator.authenticate(request, target.cluster)
         if record is not None:
             record.user = user
         cluster = self._enter(target, user)
         user = impersonated(request, user, target.cluster, self._core.authorizer)
-        verb = verb_of(request.method, target, boolean(query, "watch"))
+        verb = plain.verb if plain is not None else verb_of(request.method, target, boolean(query, "watch"))
         if cluster.profile != "hub":
             request.promised = self._core.flows.of(target.cluster, user, verb, target).headers
         if record is not None and user is not record.user:
             record.acts_as = user
-        if not target.is_resource:
+        if not target.plural:
             route = self._routes.guarded(request.path)
             if route is not None:
                 self._allow(route.wanted(request.path), user, record)
@@ -221,8 +223,10 @@ class App:
             return self._nonresource.answer(request, target, user, cluster, query)
         if record is not None:
             record.verb = verb
-        self._authorize(target, verb, user, query, record)
+        self._allow(plain.wanted if plain is not None else wanted(target, verb, query), user, record)
         resource = self._find(cluster, target)
+        if resource is None:
+            return no_page()
         if target.cluster == WILDCARD and verb not in ("list", "watch"):
             raise MethodNotSupported("the wildcard view of all logical clusters can be listed and watched only")
         view = negotiated(request.headers.get("accept", ""), resource.custom, verb)
@@ -265,28 +269,6 @@ class App:
         decision = self._core.authorizer.authorize(user, attributes)
         record.allowed, record.reason = decision.allowed, decision.reason
 
-    def _authorize(self, target: Target, verb: str, user: User, query: dict[str, str], record: Record | None) -> None:
-        name = target.name
-        if not name and "fieldSelector" in query and verb in ("list", "watch", "deletecollection"):
-            chosen = selection(_ANY, "", query["fieldSelector"]) if _by_name(query["fieldSelector"]) else None
-            name = chosen.name if chosen is not None else ""
-        namespace = target.namespace
-        if target.plural == "namespaces" and target.group == "" and target.name:
-            namespace = target.name
-        attributes = Attributes(
-            cluster=target.cluster,
-            verb=verb,
-            group=target.group,
-            version=target.version,
-            resource=target.plural,
-            subresource=target.subresource,
-            namespace=namespace,
-            name=name,
-            fields=query.get("fieldSelector", ""),
-            labels=query.get("labelSelector", ""),
-        )
-        self._allow(attributes, user, record)
-
     def _allow(self, attributes: Attributes, user: User, record: Record | None) -> None:
         decision = self._core.authorizer.authorize(user, attributes)
         if record is not None:
@@ -294,10 +276,14 @@ class App:
         if not decision.allowed:
             raise forbidden(user, attributes, decision.reason)
 
-    def _find(self, cluster: LogicalCluster, target: Target) -> Resource:
-        resource = self._core.clusters.registry(cluster).find(target.group, target.version, target.plural)
+    def _find(self, cluster: LogicalCluster, target: Target) -> Resource | None:
+        """None for what is below no group of the server's own."""
+        registry = self._core.clusters.registry(cluster)
+        resource = registry.find(target.group, target.version, target.plural)
         if resource is None and target.cluster == WILDCARD:
             resource = self._core.clusters.builtin(target.group, target.version, target.plural)
+        if resource is None and not registry.has_own(target.group):
+            return None
         if resource is None or (target.namespace and not resource.namespaced):
             raise NotFound("the server could not find the requested resource")
         if resource.namespaced and target.name and not target.namespace:
@@ -311,7 +297,7 @@ class App:
         return _warned(call, answer)
 
     def _done(self, request: Request, labels: Labels, began: float, answer: Answer, record: Record | None) -> Answer:
-        self._metrics.observe(labels, answer.status, self._core.clock.monotonic() - began)
+        self._metrics.observe(labels, answer.status, self._now() - began)
         if request.promised:
             answer.headers += request.promised
         if isinstance(answer, Response) and answer.content_type == "application/json" and _wants_pretty(request):
@@ -322,13 +308,6 @@ class App:
         elif request.remote != IN_PROCESS:
             answer.headers += ((AUDIT_ID, audit_id(request.headers)),)
         return answer
-
-
-_ANY = Resource("", "", "", "", "", False)
-
-
-def _by_name(fields: str) -> bool:
-    return fields.startswith(("metadata.name=", "metadata.name==")) and "," not in fields
 
 
 def _as_error(error: BaseException) -> Exception:

@@ -105,16 +105,20 @@ class Authenticator:
         tokens. `uid_of` is that of the logical cluster of a name, None if there is none. `bare_certificates`: those
         without a URI are of users of root."""
         self._bare_certificates = bare_certificates
-        self._static = {token: _authenticated(user) for token, user in (tokens or {}).items()}
+        self._static: dict[str, User] = {}
+        self._by_header: dict[str, User] = {}
+        """The same, by the header as nearly everybody writes it."""
         self._service_accounts = service_accounts
         self._others = others
         self._uid_of = uid_of
         self._anonymous = anonymous
         self._certified: dict[ClientCertificate, tuple[User, str]] = {}
+        for token, user in (tokens or {}).items():
+            self.accept(token, user)
 
     def accept(self, token: str, user: User) -> None:
         """From now on, and as long as the server runs, the token stands for the user."""
-        self._static[token] = _authenticated(user)
+        self._static[token] = self._by_header[f"Bearer {token}"] = _authenticated(user)
 
     def authenticate(self, request: Request, cluster: str) -> User:
         """The user of a request for the cluster; raises Unauthorized, whose message never says why."""
@@ -126,6 +130,9 @@ class Authenticator:
                 refused = problem
         header = request.headers.get("authorization")
         if header is not None:
+            user = self._by_header.get(header)
+            if user is not None and user.may_enter(cluster):
+                return user
             scheme, _, token = header.strip().partition(" ")
             if scheme == "Bearer" or scheme.lower() == "bearer":
                 try:

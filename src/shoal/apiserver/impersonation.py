@@ -36,10 +36,8 @@ class Impersonation(NamedTuple):
 
 def impersonated(request: Request, user: User, cluster: str, authorizer: Authorizer) -> User:
     """The user the request is to be handled for: mostly its own. Raises BadRequest or Forbidden."""
-    for header in request.headers:
-        if header.startswith(_PREFIX):
-            break
-    else:
+    # One search for all names is cheaper than one for each; what only looks alike is found out below.
+    if _PREFIX not in "".join(request.headers):
         return user
     wanted = read_headers(request, cluster)
     if wanted is None:

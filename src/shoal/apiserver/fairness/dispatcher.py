@@ -97,7 +97,7 @@ class Dispatcher:
 
     def _begin(self, request: Request, flow: Flow | None) -> Answer | Awaitable[Answer]:
         answer = self._handler(request)
-        if isinstance(answer, (Response, StreamResponse, Upgrade)) or request.method in READS:
+        if request.method in READS or isinstance(answer, (Response, StreamResponse, Upgrade)):
             return answer
         task = asyncio.ensure_future(answer)
         key = (flow.cluster, flow.level.name) if flow is not None else None

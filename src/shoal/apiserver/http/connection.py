@@ -233,10 +233,15 @@ class Connection(asyncio.Protocol):
             framing, body, size = b"", b"", 0
         elif self._incoming.request.method == "HEAD":
             body, size = b"", 0
-        opening = self._head(response, framing + self._connection_line())
+        last = self._is_last()
+        if last or not self._incoming.chunks:
+            framing += _CLOSE if last else _KEEP_ALIVE
+        opening = self._head(response, framing)
         if size <= BATCH:
             self._transport.write(opening + (body if isinstance(body, bytes) else b"".join(body)))
-            self._ended()
+            self._current = None
+            if last or self._closing:
+                self._close()
         else:
             self._transport.write(opening)
             self._write_body(batches(body))
@@ -347,7 +352,7 @@ class Connection(asyncio.Protocol):
                 self._transport.resume_reading()
             else:
                 self._transport.pause_reading()
-        if isinstance(self._current, (StreamSink, asyncio.Future)):
+        if self._current is not None and isinstance(self._current, (StreamSink, asyncio.Future)):
             self.deadline = math.inf
             self._phase = None
             return

@@ -22,6 +22,7 @@ _NAMES: dict[bytes, str] = {}
 _NAMES_KEPT = 512
 _CHECKED = frozenset({"content-length", "content-encoding", "expect"})
 _IDLE, _HEAD, _BODY = Phase.IDLE, Phase.HEAD, Phase.BODY
+_READ, _VERSION = b"GET ", b" HTTP/1.1\r\n"
 
 
 @dataclass(slots=True)
@@ -38,8 +39,9 @@ class Incoming:
 
 class RequestReader:
     __slots__ = (
-        "_body", "_bound", "_certificate", "_fed", "_headers", "_limits", "_lines", "_parser", "_refusal", "_remote",
-        "_repeated", "_size", "_target", "_version", "ended", "hasty", "phase", "ready", "wants_continue",
+        "_body", "_bound", "_certificate", "_fed", "_headers", "_known", "_known_headers", "_limits", "_lines",
+        "_parser", "_refusal", "_remote", "_repeated", "_size", "_target", "_version", "ended", "hasty", "phase",
+        "ready", "wants_continue",
     )  # fmt: skip
 
     def __init__(self, limits: Limits, remote: str, certificate: ClientCertificate | None) -> None:
@@ -67,13 +69,20 @@ class RequestReader:
         """Bytes since httptools last reported progress."""
         self._bound = 0
         """The head being read is not longer than this."""
+        self._known = b""
+        """All that followed the target in a read that came in one piece; empty: there was none."""
+        self._known_headers: dict[str, str] = {}
 
     def feed(self, data: bytes) -> None:
         if self.ended:
             self.hasty = True
             return
-        if self.phase is _IDLE:
+        begins = self.phase is _IDLE
+        if begins:
+            if self._known and data.endswith(self._known) and self._read_again(data):
+                return
             self._bound = 0
+        before = len(self.ready)
         self._bound += len(data)
         self._fed += len(data)
         try:
@@ -88,6 +97,29 @@ class RequestReader:
             if not self.ended:
                 self.ended = True
                 self.ready.append(self._refusal or BadRequest(f"malformed HTTP request: {error}"))
+        if begins and self.phase is _IDLE and len(self.ready) == before + 1 and not self.ended:
+            self._remember(data)
+
+    # --- reads that differ in their target only, as those of one client mostly do: a parser would find the same again
+
+    def _remember(self, data: bytes) -> None:
+        """What came is one request; if it is a read without a body, its headers need not be parsed a second time."""
+        at = data.find(_VERSION)
+        if data[:at] == _READ + self._target and not self._size and not self._repeated:
+            self._known, self._known_headers = data[at:], self._headers
+
+    def _read_again(self, data: bytes) -> bool:
+        """Whether this is such a read, which then is ready. Any doubt about it is left to the parser."""
+        target = data[len(_READ) : -len(self._known)]
+        if not data.startswith(_READ) or not target.isascii() or len(data) > self._limits.max_header_bytes:
+            return False
+        text = target.decode("ascii")
+        if not text.startswith("/") or not text.isprintable() or " " in text or "%" in text or "#" in text:
+            return False
+        path, _, query = text.partition("?")
+        request = Request("GET", path, query, self._known_headers, b"", self._certificate, self._remote)
+        self.ready.append(Incoming(request, True, True))
+        return True
 
     # --- called by httptools ---
 

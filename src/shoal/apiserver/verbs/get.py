@@ -25,4 +25,6 @@ def get(core: Core, call: Call) -> Response:
         body = protobuf.envelope(resource.api_version, resource.kind, message(resource, entry))
         return Response(200, body, content_type=PROTOBUF)
     data = served(resource, entry)
+    if view.mode == "object":
+        return Response(200, data)
     return one(resource, view, data, core.clock.now(), include=call.query.get("includeObject", ""))

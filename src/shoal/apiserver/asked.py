@@ -1,0 +1,67 @@
+"""What a request is for, read off its method, path and query: its verb, what authorization is asked, what is counted.
+
+Pure text. Without a query all of it follows from method and path, and is worked out once for each of them: clients ask
+for the same again and again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+from shoal.apiserver.authz import Attributes
+from shoal.apiserver.metrics import Labels, labels_of
+from shoal.apiserver.paths import Target, parse, verb_of
+from shoal.apiserver.registry import Resource
+from shoal.apiserver.selection import selection
+from shoal.objects.wire import Request
+
+_ANY = Resource("", "", "", "", "", False)
+REMEMBERED = 4096
+
+
+class Asked(NamedTuple):
+    verb: str
+    labels: Labels
+    wanted: Attributes
+
+
+@lru_cache(maxsize=REMEMBERED)
+def plainly(method: str, path: str) -> Asked:
+    """Of a request without a query. A patch is counted by its media type as well: its labels are not these."""
+    target = parse(path)
+    verb = verb_of(method, target, watching=False)
+    return Asked(verb, labels_of(Request(method, path), target), wanted(target, verb, {}))
+
+
+def counted(request: Request, target: Target) -> Labels:
+    if request.query or request.method == "PATCH":
+        return labels_of(request, target)
+    return plainly(request.method, request.path).labels
+
+
+def wanted(target: Target, verb: str, query: Mapping[str, str]) -> Attributes:
+    name = target.name
+    if not name and "fieldSelector" in query and verb in ("list", "watch", "deletecollection"):
+        chosen = selection(_ANY, "", query["fieldSelector"]) if _by_name(query["fieldSelector"]) else None
+        name = chosen.name if chosen is not None else ""
+    namespace = target.namespace
+    if target.plural == "namespaces" and target.group == "" and target.name:
+        namespace = target.name
+    return Attributes(
+        cluster=target.cluster,
+        verb=verb,
+        group=target.group,
+        version=target.version,
+        resource=target.plural,
+        subresource=target.subresource,
+        namespace=namespace,
+        name=name,
+        fields=query.get("fieldSelector", ""),
+        labels=query.get("labelSelector", ""),
+    )
+
+
+def _by_name(fields: str) -> bool:
+    return fields.startswith(("metadata.name=", "metadata.name==")) and "," not in fields
