@@ -53,7 +53,7 @@ def test_the_root_lists_paths(cluster: Cluster) -> None:
 
 
 def test_an_unknown_path_is_not_found(cluster: Cluster) -> None:
-    for path in ("/nothing", "/api/v9", "/apis/nothing", "/apis/nothing/v1"):
+    for path in ("/nothing", "//api/v1/pods", "/apis/nothing", "/apis/nothing/v1", "/healthz/nothing"):
         answer = cluster.get(path)
         assert (answer.status, answer.body) == (404, b"404 page not found\n"), path
 
@@ -99,3 +99,11 @@ def test_keys_of_the_cluster(cluster: Cluster) -> None:
     (key,) = cluster.get("/openid/v1/jwks").ok()["keys"]
     assert key["use"] == "sig"
     assert "d" not in key, "the public half only"
+
+
+def test_how_the_checks_went_is_counted(cluster: Cluster) -> None:
+    assert cluster.get("/livez").body == b"ok"
+    lines = cluster.get("/metrics/slis").body.decode().splitlines()
+    assert 'kubernetes_healthcheck{name="ping",type="livez"} 1' in lines
+    counted = 'kubernetes_healthchecks_total{name="ping",status="success",type="livez"} '
+    assert [line for line in lines if line.startswith(counted)]

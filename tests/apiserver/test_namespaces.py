@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.serving import Cluster, config_map, widget
+from tests.serving import Cluster, Server, config_map, fresh_cluster, widget
 
 SPACES = "/api/v1/namespaces"
 HOLD = "example.com/hold"
@@ -111,6 +111,21 @@ def test_what_holds_it_is_told(widgets: Cluster, space: str) -> None:
     for name in ("a", "b"):
         widgets.patch(f"{held}/{name}", {"metadata": {"finalizers": None}}).ok()
     widgets.eventually(lambda: widgets.get(space).status == 404)
+
+
+def test_pods_go_first(server: Server) -> None:
+    cluster = fresh_cluster(server, profile="cluster")
+    cluster.post(SPACES, {"metadata": {"name": "n"}}).ok()
+    pod = {"metadata": {"name": "p", "finalizers": [HOLD]}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    cluster.post(f"{SPACES}/n/pods", pod).ok()
+    cluster.post(f"{SPACES}/n/configmaps", config_map("needed")).ok()
+    cluster.delete(f"{SPACES}/n").ok()
+    cluster.eventually(lambda: "NamespaceContentRemaining" in conditions(cluster.get(f"{SPACES}/n").ok()))
+    assert "deletionTimestamp" in cluster.get(f"{SPACES}/n/pods/p").ok()["metadata"]
+    assert "deletionTimestamp" not in cluster.get(f"{SPACES}/n/configmaps/needed").ok()["metadata"]
+    cluster.patch(f"{SPACES}/n/pods/p", {"metadata": {"finalizers": None}}).ok()
+    cluster.eventually(lambda: cluster.get(f"{SPACES}/n").status == 404)
+    cluster.close()
 
 
 def test_finalizers_of_the_namespace_itself_hold_it(widgets: Cluster) -> None:

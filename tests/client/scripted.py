@@ -20,7 +20,7 @@ def item(name: str, revision: int) -> Object:
 
 def listed(revision: int, *items: Object, token: str = "") -> Object:
     metadata = {"resourceVersion": str(revision)} | ({"continue": token} if token else {})
-    return {"kind": "List", "metadata": metadata, "items": list(items)}
+    return {"kind": "List", "apiVersion": "v1", "metadata": metadata, "items": list(items)}
 
 
 def event(kind: str, obj: Object) -> Object:

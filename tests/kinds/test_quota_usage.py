@@ -176,7 +176,33 @@ def test_scopes(obj: Object, covered: list[Object]) -> None:
     assert [one for one in (EFFORT, ASKING) if found.covers(charge("", "pods", one))] == covered
 
 
-def test_scopes_are_about_pods_only() -> None:
+@pytest.mark.parametrize(
+    ("operator", "values", "covered"),
+    [
+        ("In", ["gold"], ["gold", "moving"]),
+        ("NotIn", ["gold"], ["plain", "moving"]),
+        ("Exists", [], ["gold", "moving"]),
+        ("DoesNotExist", [], ["plain"]),
+    ],
+)
+def test_classes_of_volume_attributes(operator: str, values: list[str], covered: list[str]) -> None:
+    expression = {"scopeName": "VolumeAttributesClass", "operator": operator, "values": values}
+    found = read_quota(quota({"persistentvolumeclaims": "1"}, scopeSelector={"matchExpressions": [expression]}))
+    claims: dict[str, Object] = {
+        "plain": {"metadata": {}, "spec": {}},
+        "gold": {"metadata": {}, "spec": {"volumeAttributesClassName": "gold"}},
+        "moving": {
+            "metadata": {},
+            "spec": {"volumeAttributesClassName": "silver"},
+            "status": {"currentVolumeAttributesClassName": "gold"},
+        },
+    }
+    charges = {name: charge("", "persistentvolumeclaims", claim) for name, claim in claims.items()}
+    assert [name for name, one in charges.items() if found.covers(one)] == covered
+    assert not found.covers(charge("", "pods", ASKING))
+
+
+def test_scopes_of_pods_are_about_pods_only() -> None:
     assert not read_quota(scoped("NotTerminating")).covers(charge("", "secrets", {}))
     assert not read_quota(selected("NotIn", "high")).covers(charge("", "secrets", {}))
 

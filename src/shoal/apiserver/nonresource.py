@@ -24,6 +24,7 @@ from shoal.kinds.versions import KUBERNETES
 from shoal.objects.errors import MethodNotSupported, NotFound
 from shoal.objects.wire import Answer, Request, Response
 
+ROOTS = ("healthz", "livez", "readyz")
 Check = Callable[[], str]
 """A health check: empty is fine, else what is wrong."""
 
@@ -36,6 +37,8 @@ class NonResource:
         self._metrics = metrics
         self.checks: dict[str, Check] = {"ping": lambda: ""}
         self.ready_checks: dict[str, Check] = {}
+        self._looked: dict[tuple[str, str, str], int] = {}
+        """(check, what was found, path) -> how often."""
         self.look: Callable[[], Awaitable[None] | None] = lambda: None
         """Before /readyz is answered: finds out what its checks then say."""
 
@@ -50,19 +53,27 @@ class NonResource:
             return metadata(self._core, query)
         root, _, rest = path[1:].partition("/")
         if root in ("api", "apis"):
+            registry = self._core.clusters.registry(cluster)
             try:
-                return self._discovery.answer(self._core.clusters.registry(cluster), path, request)
+                return self._discovery.answer(registry, path, request)
             except NotFound:
-                return _no_page()
+                group, _, version = rest.partition("/") if root == "apis" else ("", "", rest)
+                if version and registry.has_own(group):
+                    raise
+                return no_page()
+        if path == "/openapi":
+            return no_page()
         if root == "openapi":
             return self._openapi.answer(self._core.clusters.registry(cluster), rest, request, query)
-        if root in ("healthz", "livez", "readyz"):
+        if root in ROOTS:
             return self._health(root, rest, request.query)
         if path == "/version":
             return Response(200, orjson.dumps(version_info(cluster.version or KUBERNETES)))
         if path == "/metrics":
             text = self._metrics.render(None if target.cluster == ROOT else target.cluster)
             return Response(200, text, content_type="text/plain; version=0.0.4")
+        if path == "/metrics/slis":
+            return Response(200, self._slis(), content_type="text/plain; version=0.0.4")
         if path == "/.well-known/openid-configuration":
             return Response(200, orjson.dumps(self._core.tokens.openid_configuration(target.cluster)))
         if path == "/openid/v1/jwks":
@@ -70,7 +81,7 @@ class NonResource:
             return Response(200, orjson.dumps(keys), content_type="application/jwk-set+json")
         if path == "/":
             return Response(200, orjson.dumps({"paths": self._paths(cluster)}))
-        return _no_page()
+        return no_page()
 
     def _authorize(self, request: Request, target: Target, user: User, path: str) -> None:
         attributes = Attributes(cluster=target.cluster, verb=request.method.lower(), path=path)
@@ -83,12 +94,15 @@ class NonResource:
         checks = {**self.checks, **(self.ready_checks if root == "readyz" else {})}
         if only:
             if only not in checks:
-                raise NotFound("the server could not find the requested resource")
+                return no_page()
             checks = {only: checks[only]}
         excluded = set() if only else set(asked.get("exclude", ()))
         lines, failed = [], []
         for name, check in checks.items():
             problem = "" if name in excluded else check()
+            if name not in excluded:
+                counted = (name, "error" if problem else "success", root)
+                self._looked[counted] = self._looked.get(counted, 0) + 1
             if problem:
                 failed.append(name)
             fine = "excluded: ok" if name in excluded else "ok"
@@ -104,6 +118,18 @@ class NonResource:
             return Response(200, ("\n".join(lines) + f"\n{root} check passed\n").encode(), content_type=text)
         return Response(200, b"ok", content_type=text)
 
+    def _slis(self) -> bytes:
+        """How each check is now, and how often it was found so: what upstream's probes are measured by."""
+        lines = ["# TYPE kubernetes_healthcheck gauge"]
+        for root in ROOTS:
+            for name, check in {**self.checks, **(self.ready_checks if root == "readyz" else {})}.items():
+                lines.append(f'kubernetes_healthcheck{{name="{name}",type="{root}"}} {0 if check() else 1}')
+        lines.append("# TYPE kubernetes_healthchecks_total counter")
+        for (name, status, root), times in self._looked.items():
+            labels = f'name="{name}",status="{status}",type="{root}"'
+            lines.append(f"kubernetes_healthchecks_total{{{labels}}} {times}")
+        return ("\n".join(lines) + "\n").encode()
+
     def _paths(self, cluster: LogicalCluster) -> list[str]:
         registry = self._core.clusters.registry(cluster)
         found = ["/.well-known/openid-configuration", "/api", "/api/v1", "/apis"]
@@ -116,6 +142,7 @@ class NonResource:
             "/healthz",
             "/livez",
             "/metrics",
+            "/metrics/slis",
             "/openapi/v2",
             "/openapi/v3",
             "/openid/v1/jwks",
@@ -141,6 +168,6 @@ def version_info(version: str) -> dict[str, Any]:
     }
 
 
-def _no_page() -> Response:
+def no_page() -> Response:
     """Upstream has no Status for a path beside all resources."""
     return Response(404, b"404 page not found\n", content_type="text/plain; charset=utf-8")

@@ -16,10 +16,12 @@ from shoal.apiserver.app import App, failure
 from shoal.apiserver.audit import AuditSettings, open_audit
 from shoal.apiserver.authn import Authenticator, ServiceAccountTokens, User
 from shoal.apiserver.authz import Attributes, Authorizer, Decision
+from shoal.apiserver.authz.nodes import NodeAuthorizer
 from shoal.apiserver.authz.syncers import SyncerAuthorizer
 from shoal.apiserver.authz.workers import WorkerAuthorizer
 from shoal.apiserver.bootstrap import Address, Bootstrap
 from shoal.apiserver.bootstrap_tokens import BootstrapTokens
+from shoal.apiserver.bound import CachedBound
 from shoal.apiserver.cache import Cache, store_key
 from shoal.apiserver.certificates import Authority, server_context
 from shoal.apiserver.clusters import Clusters, LogicalCluster
@@ -235,11 +237,14 @@ async def make_core(settings: ServerSettings, store: Store, clock: Clock, addres
         return None if "deletionTimestamp" in metadata else metadata.get("uid")
 
     roles = CachedRoles(cache)
-    workers, syncers = WorkerAuthorizer(CachedHoldings(cache)), SyncerAuthorizer(CachedMeant(cache))
+    beside = (
+        WorkerAuthorizer(CachedHoldings(cache)).authorize,
+        SyncerAuthorizer(CachedMeant(cache)).authorize,
+        NodeAuthorizer(CachedBound(cache)).authorize,
+    )
 
     def opinion(user: User, wanted: Attributes) -> Decision | None:
-        said = workers.authorize(user, wanted)
-        return said if said is not None else syncers.authorize(user, wanted)
+        return next((said for each in beside if (said := each(user, wanted)) is not None), None)
 
     authorizer = Authorizer(roles, opinion)
     clusters.on_gone(roles.forget)

@@ -93,7 +93,7 @@ class Client:
         query = {"limit": str(PAGE), "labelSelector": labels, "fieldSelector": fields, "continue": ""}
         while True:
             page = await self.call("GET", self.path(kind, "", namespace), query)
-            found += page.get("items") or []
+            found += _typed(page)
             query["continue"] = page["metadata"].get("continue", "")
             if not query["continue"]:
                 return found, page["metadata"]["resourceVersion"]
@@ -235,6 +235,16 @@ class Client:
             status, _, answer = await self._transport.request("GET", root + path, "", headers, b"")
             found += _checked(answer, status)["items"]
         return found
+
+
+def _typed(page: Object) -> list[Object]:
+    """The items, each with what it is: lists of built-in kinds say it once for all."""
+    items: list[Object] = page.get("items") or []
+    kind = page["kind"].removesuffix("List")
+    for item in items:
+        item.setdefault("apiVersion", page["apiVersion"])
+        item.setdefault("kind", kind)
+    return items
 
 
 def _checked(answer: bytes, status: int) -> Object:

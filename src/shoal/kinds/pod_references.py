@@ -10,8 +10,6 @@ Object = dict[str, Any]
 CONFIG_MAPS, SECRETS, ACCOUNTS, CLAIMS = "configmaps", "secrets", "serviceaccounts", "persistentvolumeclaims"
 NEEDED = (CONFIG_MAPS, SECRETS, ACCOUNTS, CLAIMS)
 """Plurals of the core group that can be needed."""
-GIVEN = {(CONFIG_MAPS, "kube-root-ca.crt"), (ACCOUNTS, "default")}
-"""What every namespace has by itself."""
 _SECRET_VOLUMES = ("azureFile", "cephfs", "flexVolume", "iscsi", "rbd", "scaleIO", "storageos")
 
 
@@ -20,10 +18,19 @@ class Need(NamedTuple):
     name: str
 
 
+GIVEN = frozenset({Need(CONFIG_MAPS, "kube-root-ca.crt"), Need(ACCOUNTS, "default")})
+"""What every namespace has by itself."""
+
+
 def needs_of(obj: Object) -> frozenset[Need]:
     """Of any object that is a Pod or has a template of one where Kubernetes' own kinds have it."""
+    return every_need_of(obj) - GIVEN
+
+
+def every_need_of(obj: Object) -> frozenset[Need]:
+    """Those that every namespace has by itself, too."""
     pod = _pod_spec(obj)
-    return frozenset(need for need in _needs(pod) if need.name and need not in GIVEN) if pod else frozenset()
+    return frozenset(need for need in _needs(pod) if need.name) if pod else frozenset()
 
 
 def account_needs(account: Object) -> frozenset[Need]:

@@ -29,6 +29,8 @@ _MUST_SAY = frozenset(("cpu", "memory", "requests.cpu", "requests.memory", "limi
 _SERVICE_NAMES = frozenset(("count/services", "services", "services.nodeports", "services.loadbalancers"))
 _CLAIM_NAMES = ("persistentvolumeclaims", "requests.storage")
 _OF_CLASS = ".storageclass.storage.k8s.io/"
+_PRIORITY, _ATTRIBUTES = "PriorityClass", "VolumeAttributesClass"
+_CLASS_SCOPES = (_PRIORITY, _ATTRIBUTES)
 
 
 class Charge(NamedTuple):
@@ -36,7 +38,9 @@ class Charge(NamedTuple):
 
     amounts: Amounts
     scopes: frozenset[str] = frozenset()
-    priority: str = ""
+    class_scope: str = ""
+    """The scope that asks by name for the classes below."""
+    classes: frozenset[str] = frozenset()
     until: float = math.inf
     """From then on only its count is charged: the time a pod that is being deleted should have been gone."""
 
@@ -104,7 +108,9 @@ def charge(group: str, plural: str, obj: Object) -> Charge:
     if (group, plural) == ("", "services"):
         return Charge(_service(obj.get("spec") or {}))
     if (group, plural) == ("", "persistentvolumeclaims"):
-        return Charge(_claim(obj))
+        classes = _attributes_classes(obj)
+        scopes = frozenset({_ATTRIBUTES} if classes else ())
+        return Charge(_claim(obj), scopes, _ATTRIBUTES, classes)
     return Charge(dict.fromkeys(_counted(group, plural), ONE))
 
 
@@ -190,24 +196,24 @@ def _is_claim(name: str) -> bool:
 
 
 def _matches(selector: Selector, charge: Charge) -> bool:
-    if selector.scope != "PriorityClass" or selector.operator == "Exists":
+    if selector.scope not in _CLASS_SCOPES or selector.operator == "Exists":
         return selector.scope in charge.scopes
-    if "Pod" not in charge.scopes:
+    if selector.scope != charge.class_scope:
         return False
     if selector.operator == "In":
-        return charge.priority in selector.values
+        return not charge.classes.isdisjoint(selector.values)
     if selector.operator == "NotIn":
-        return charge.priority not in selector.values
-    return selector.operator == "DoesNotExist" and not charge.priority
+        return not charge.classes or not charge.classes.issubset(selector.values)
+    return selector.operator == "DoesNotExist" and not charge.classes
 
 
 def _charge_pod(pod: Object) -> Charge:
     spec, status, metadata = pod.get("spec") or {}, pod.get("status") or {}, pod["metadata"]
-    scopes = {"Pod", "Terminating" if _has_deadline(pod) else "NotTerminating"}
+    scopes = {"Terminating" if _has_deadline(pod) else "NotTerminating"}
     scopes.add("BestEffort" if _is_best_effort(pod) else "NotBestEffort")
-    priority = spec.get("priorityClassName") or ""
-    if priority:
-        scopes.add("PriorityClass")
+    classes = frozenset(filter(None, (spec.get("priorityClassName"),)))
+    if classes:
+        scopes.add(_PRIORITY)
     if _reaches_other_namespaces(spec.get("affinity") or {}):
         scopes.add("CrossNamespacePodAffinity")
     taken: Amounts = {"count/pods": ONE}
@@ -217,7 +223,7 @@ def _charge_pod(pod: Object) -> Charge:
         grace = metadata.get("deletionGracePeriodSeconds")
         if metadata.get("deletionTimestamp") and grace is not None:
             until = datetime.fromisoformat(metadata["deletionTimestamp"]).timestamp() + grace
-    return Charge(taken, frozenset(scopes), priority, until)
+    return Charge(taken, frozenset(scopes), _PRIORITY, classes, until)
 
 
 def _compute(requests: Amounts, limits: Amounts) -> Amounts:
@@ -268,6 +274,14 @@ def _service(spec: Object) -> Amounts:
         "services.nodeports": Quantity.of(node_ports),
         "services.loadbalancers": Quantity.of(int(kind == "LoadBalancer")),
     }
+
+
+def _attributes_classes(claim: Object) -> frozenset[str]:
+    """The one that is wanted, the one it has, and the one it is on the way to."""
+    spec, status = claim.get("spec") or {}, claim.get("status") or {}
+    target = (status.get("modifyVolumeStatus") or {}).get("targetVolumeAttributesClassName")
+    names = (spec.get("volumeAttributesClassName"), status.get("currentVolumeAttributesClassName"), target)
+    return frozenset(filter(None, names))
 
 
 def _claim(claim: Object) -> Amounts:

@@ -13,10 +13,12 @@ from shoal.apiserver.admission import (
     certificates,
     clusters,
     definitions,
+    devices,
     groups,
     limits,
     mirrored,
     namespaces,
+    nodes,
     parameters,
     podclasses,
     quotas,
@@ -38,6 +40,7 @@ def admit(core: Core, call: Call, new: Object, old: Object | None) -> None:
     clusters.admit_creation(call, new, old)
     workers.admit(core, call, new, old)
     syncers.admit(core, call, new, old)
+    nodes.admit(call, new, old)
     namespaces.admit(core, call, new, old)
     definitions.admit_instance(call, new, old)
     if mirrored.admit(core, call, new, old):
@@ -57,6 +60,8 @@ def admit(core: Core, call: Call, new: Object, old: Object | None) -> None:
         parameters.authorize(core, call, new, old)
         if (group, plural) == typechecks.RESOURCE:
             typechecks.observe(core, call, new)
+    elif group == devices.GROUP:
+        devices.admit(core, call, new, old)
     elif (group, plural) == groups.AUTOSCALERS:
         groups.refuse_autoscaler(call, old)
     elif group == "" and plural in ("pods", "persistentvolumeclaims"):
@@ -69,7 +74,7 @@ def admit(core: Core, call: Call, new: Object, old: Object | None) -> None:
     elif (group, plural) == ("", "persistentvolumes"):
         volumes.admit(core, call, new, old)
     elif (group, plural) == addresses.RESOURCE and old is not None and new.get("spec") != old.get("spec"):
-        addresses.allocate(core, call, new)
+        addresses.allocate(core, call, new, old)
     quotas.admit(core, call, new, old)
 
 
@@ -86,6 +91,7 @@ def complete(core: Core, call: Call, new: Object) -> None:
 def admit_delete(core: Core, call: Call, old: Object) -> None:
     group, plural = call.resource.group, call.resource.plural
     workers.admit_delete(core, call, old)
+    nodes.admit_delete(call, old)
     mirrored.admit_delete(call, old)
     if (group, plural) == ("", "namespaces"):
         namespaces.admit_delete(call)

@@ -149,7 +149,7 @@ class _Paths:
         operation: Object = {
             "description": verb.said.format(what),
             "operationId": start + self._group_version + collection + suffix,
-            "parameters": verb.parameters,
+            **({"parameters": verb.parameters} if verb.parameters else {}),
             "responses": _responses(verb.codes, _content(answer, *verb.types)),
             "tags": [self._tag],
             "x-kubernetes-action": verb.action,

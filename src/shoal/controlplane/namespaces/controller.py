@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from shoal.client.reflector import Key
@@ -16,6 +17,7 @@ Object = dict[str, Any]
 
 NAMESPACES = Kind("", "v1", "namespaces", namespaced=False)
 NEEDED = {"list", "deletecollection"}
+PODS = Kind("", "v1", "pods")
 AGAIN_SECONDS = 2.0
 """While finalizers of others are waited for; their removal is not an event of the namespace."""
 
@@ -46,28 +48,28 @@ class NamespaceLoop:
         return AGAIN_SECONDS
 
     async def _empty(self, client: Client, namespace: str) -> Content:
-        remaining: dict[str, int] = {}
-        finalizers: dict[str, int] = {}
-        failures = []
-        for kind, verbs in await client.discover():
-            if not kind.namespaced or not verbs >= NEEDED:
-                continue
-            title = f"{kind.plural}.{kind.group}" if kind.group else kind.plural
-            try:
+        """Pods first, the rest when they are gone: what they need, secrets and policies, outlives them."""
+        found = Content()
+        kinds = [kind for kind, verbs in await client.discover() if kind.namespaced and verbs >= NEEDED]
+        for kind in sorted(kinds, key=lambda kind: kind != PODS):
+            if kind != PODS and found.remaining.get(PODS.plural):
+                break
+            found = found | await self._empty_of(client, namespace, kind)
+        return found
+
+    async def _empty_of(self, client: Client, namespace: str, kind: Kind) -> Content:
+        title = f"{kind.plural}.{kind.group}" if kind.group else kind.plural
+        try:
+            found, _ = await client.list_all(kind, namespace)
+            if found:
+                await client.delete_all(kind, namespace)
                 found, _ = await client.list_all(kind, namespace)
-                if found:
-                    await client.delete_all(kind, namespace)
-                    found, _ = await client.list_all(kind, namespace)
-            except (NotFound, MethodNotSupported):
-                continue  # the kind went away meanwhile, its objects with it
-            except StatusError as error:
-                failures.append(f"{title}: {error}")
-                continue
-            remaining[title] = len(found)
-            for obj in found:
-                for finalizer in obj["metadata"].get("finalizers") or ():
-                    finalizers[finalizer] = finalizers.get(finalizer, 0) + 1
-        return Content(remaining, finalizers, tuple(failures))
+        except (NotFound, MethodNotSupported):
+            return Content()  # the kind went away meanwhile, its objects with it
+        except StatusError as error:
+            return Content(failures=(f"{title}: {error}",))
+        waited_for = (finalizer for obj in found for finalizer in obj["metadata"].get("finalizers") or ())
+        return Content({title: len(found)}, Counter(waited_for))
 
     async def _report(self, client: Client, namespace: Object, content: Content) -> None:
         now = rfc3339(self._clock.now())

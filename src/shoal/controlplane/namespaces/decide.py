@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from shoal.kinds.core import NAMESPACE_FINALIZER
@@ -14,11 +16,15 @@ Object = dict[str, Any]
 class Content:
     """What one look at the namespace found, by `plural.group`."""
 
-    remaining: dict[str, int]
-    finalizers: dict[str, int]
+    remaining: Mapping[str, int] = field(default_factory=dict)
+    finalizers: Mapping[str, int] = field(default_factory=Counter)
     """How many objects wait for each finalizer."""
     failures: tuple[str, ...] = ()
     """Kinds that could not be listed or deleted, with the reason."""
+
+    def __or__(self, other: Content) -> Content:
+        finalizers = Counter(self.finalizers) + Counter(other.finalizers)
+        return Content({**self.remaining, **other.remaining}, finalizers, self.failures + other.failures)
 
 
 def is_terminating(namespace: Object) -> bool:
