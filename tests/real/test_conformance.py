@@ -1,7 +1,8 @@
 """Upstream's own end-to-end specs (e2e.test) against a `shoal hub --root-profile cluster` process.
 
 `specs/server.txt` needs the API server alone, `specs/loops.txt` its loops too, `specs/passing.txt` is the ratchet of
-both: what it names has to pass. `specs/workloads.txt` needs simulated nodes as well and names only what passes.
+both: what it names has to pass. `specs/workloads.txt` needs simulated nodes as well, `specs/others.txt` is of the API
+beside conformance; they name only what passes.
 SHOAL_SPECS=TEXT runs only the specs whose name contains TEXT; SHOAL_ALL=1 tries those too that are known not to pass:
 they wait until their time is up.
 """
@@ -46,7 +47,7 @@ def test_conformance(hub: Hub, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 
 
 def test_workloads_on_simulated_nodes(hub: Hub, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    passing = names("workloads.txt")
+    passing = names("workloads.txt") + names("others.txt")
     wanted = chosen(passing)
     failing = Lanes(hub, tmp_path, NODES).run(wanted, set(passing))
     with capfd.disabled():
