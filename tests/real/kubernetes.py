@@ -28,6 +28,8 @@ class Kubernetes(KubeApiserver):
         for name in ("kube-controller-manager", "kube-scheduler"):
             flags = [f"--kubeconfig={self.kubeconfig}", "--leader-elect=false", f"--secure-port={free_port()}"]
             flags += ["--bind-address=127.0.0.1", f"--cert-dir={self.directory / name}"]
+            if name == "kube-controller-manager":
+                flags.append(f"--root-ca-file={self.directory / 'certs' / 'apiserver.crt'}")
             self.launch(name, [str(program(name)), *flags])
         return took
 
