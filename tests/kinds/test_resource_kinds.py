@@ -135,7 +135,7 @@ def test_templates_say_no_more_of_metadata_than_labels_and_annotations() -> None
     assert told[0].startswith('spec.metadata.labels: Invalid value: "!"')
     assert told[1:] == [
         "spec.metadata.name: Forbidden: cannot be set",
-        "spec.metadata.uid: Forbidden: cannot be set",
+        "spec.metadata.uID: Forbidden: cannot be set",
     ]
 
 
@@ -228,10 +228,10 @@ def test_request_policies(policy: Object, message: str) -> None:
 
 
 def test_a_slice_is_filled() -> None:
-    made: Object = {"metadata": {"creationTimestamp": CREATED}, "spec": copy.deepcopy(SLICE)}
+    made: Object = {"metadata": {}, "spec": copy.deepcopy(SLICE)}
     made["spec"]["devices"] = [{"name": "a", "taints": [{"key": "a", "effect": "None"}], "capacity": {"m": {}}}]
     resource_slices.default_slice(made)
-    resource_slices.create_slice(made)
+    resource_slices.date_taints(made, CREATED)
     assert made["spec"]["devices"][0]["taints"][0]["timeAdded"] == CREATED
     assert made["spec"]["devices"][0]["capacity"] == {"m": {"value": "0"}}
     assert resource_slices.warn_slice({"spec": {"driver": "This"}}, None) == [

@@ -25,9 +25,9 @@ from shoal.kinds import (
     policy,
     resource,
     resource_slices,
-    resource_status,
     scheduling,
     storage,
+    workload_warnings,
 )
 from shoal.objects.names import is_dns1123_label, is_path_segment_name
 
@@ -40,13 +40,16 @@ _APPS: dict[str, Rules] = {
         default=apps.default_deployment,
         prepare_update=apps.keep_deployment,
         prepare_status=apps.keep_labels,
+        resets=apps.STATUS_RESETS,
         validate=apps_validation.validate_deployment,
+        warn=workload_warnings.workload_warnings,
     ),
     "replicasets.apps": Rules(
         status_metadata=True,
         generation=True,
         default=apps.default_replica_set,
         validate=apps_validation.validate_replica_set,
+        warn=workload_warnings.workload_warnings,
     ),
     "statefulsets.apps": Rules(
         status_metadata=True,
@@ -54,6 +57,7 @@ _APPS: dict[str, Rules] = {
         name=is_dns1123_label,
         default=apps.default_stateful_set,
         validate=apps_validation.validate_stateful_set,
+        warn=workload_warnings.stateful_set_warnings,
     ),
     "daemonsets.apps": Rules(
         status_metadata=True,
@@ -63,6 +67,7 @@ _APPS: dict[str, Rules] = {
         prepare_update=apps.keep_daemon_set,
         prepare_status=apps.keep_template_generation,
         validate=apps_validation.validate_daemon_set,
+        warn=workload_warnings.daemon_set_warnings,
     ),
     "controllerrevisions.apps": Rules(
         default=apps.default_controller_revision, validate=apps_validation.validate_controller_revision
@@ -74,6 +79,7 @@ _APPS: dict[str, Rules] = {
         prepare_create=batch.create_job,
         complete=batch.complete_job,
         validate=batch_validation.validate_job,
+        warn=workload_warnings.job_warnings,
         field=batch.job_field,
     ),
     "cronjobs.batch": Rules(
@@ -81,6 +87,7 @@ _APPS: dict[str, Rules] = {
         generation=True,
         default=batch.default_cron_job,
         validate=partial(batch_validation.validate_cron_job, is_zone=is_zone),
+        warn=workload_warnings.cron_job_warnings,
     ),
     "horizontalpodautoscalers.autoscaling": Rules(
         status_metadata=True, default=autoscaling.default_v2, validate=autoscaling_validation.validate_v2
@@ -108,6 +115,7 @@ _NETWORKING: dict[str, Rules] = {
         generation=True,
         default=networking_ingress.default_ingress,
         validate=networking_ingress.validate_ingress,
+        warn=workload_warnings.ingress_warnings,
     ),
     "ingressclasses.networking.k8s.io": Rules(
         generation=True, default=networking.default_ingress_class, validate=networking.validate_ingress_class
@@ -211,6 +219,7 @@ _CLUSTER: dict[str, Rules] = {
         plain_finalizers=True,
         default=node.default_runtime_class,
         validate=node.validate_runtime_class,
+        warn=workload_warnings.runtime_class_warnings,
     ),
     "certificatesigningrequests.certificates.k8s.io": Rules(
         status_metadata=True,
@@ -233,7 +242,6 @@ _CLUSTER: dict[str, Rules] = {
         default=resource.default_claim,
         prepare_create=resource.settle_claim,
         prepare_update=resource.settle_claim,
-        prepare_status=resource_status.drop_given_back,
         validate=resource.validate_claim,
     ),
     "resourceclaimtemplates.resource.k8s.io": Rules(
@@ -245,7 +253,6 @@ _CLUSTER: dict[str, Rules] = {
     "resourceslices.resource.k8s.io": Rules(
         generation=True,
         default=resource_slices.default_slice,
-        prepare_create=resource_slices.create_slice,
         validate=resource_slices.validate_slice,
         warn=resource_slices.warn_slice,
     ),

@@ -21,6 +21,7 @@ _NOT_IN_TEMPLATES = (
     "deletionTimestamp", "deletionGracePeriodSeconds", "ownerReferences", "finalizers", "managedFields",
 )  # fmt: skip
 """Of the metadata that claims get from a template, in the order in which they are told."""
+_TOLD = {"uid": "uID"}
 
 
 def default_class(obj: Object) -> None:
@@ -29,9 +30,12 @@ def default_class(obj: Object) -> None:
 
 def default_claim(obj: Object) -> None:
     _default_requests(section(obj, "spec"))
-    devices = (section(obj, "status").get("allocation") or {}).get("devices") or {}
-    for result in devices.get("results") or ():
-        _default_wanted(result, "consumedCapacity")
+    status = section(obj, "status")
+    if status.get("allocation") is not None:
+        for result in section(status["allocation"], "devices").get("results") or ():
+            _default_wanted(result, "consumedCapacity")
+    for device in status.get("devices") or ():
+        device.setdefault("conditions", None)
 
 
 def default_claim_template(obj: Object) -> None:
@@ -94,7 +98,7 @@ def validate_claim_template(obj: Object, old: Object | None) -> list[Cause]:
     causes = validate_annotations(metadata.get("annotations") or {}, "spec.metadata.annotations")
     causes += validate_labels(metadata.get("labels"), "spec.metadata.labels")
     causes += [
-        forbidden_field(f"spec.metadata.{field}", "cannot be set")
+        forbidden_field(f"spec.metadata.{_TOLD.get(field, field)}", "cannot be set")
         for field in _NOT_IN_TEMPLATES
         if metadata.get(field) is not None
     ]

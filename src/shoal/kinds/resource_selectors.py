@@ -62,7 +62,8 @@ def _compiled(expression: str) -> tuple[str, int]:
         return f"compilation failed: {error}", 0
     result = found.types[id(found.root)]
     if result.kind not in ("bool", "dyn"):
-        return f"must evaluate to bool or the unknown type, not {result}", 0
+        shown = str(result).replace("dyn", "google.protobuf.Any")
+        return f"must evaluate to bool or the unknown type, not {shown}", 0
     return "", estimate(found, lambda path: _SIZES.get(tuple(path)))
 
 

@@ -57,7 +57,8 @@ def default_slice(obj: Object) -> None:
                 attribute.pop(field, None)
         _default_amounts(device.get("capacity"))
         for capacity in (device.get("capacity") or {}).values():
-            _default_policy(capacity.get("requestPolicy") or {})
+            if capacity.get("requestPolicy") is not None:
+                _default_policy(capacity["requestPolicy"])
         for counters in device.get("consumesCounters") or ():
             _default_amounts(counters.get("counters"))
 
@@ -68,6 +69,7 @@ def _default_amounts(held: Any) -> None:
 
 
 def _default_policy(policy: Object) -> None:
+    policy.setdefault("default", None)
     for holder, fields in ((policy, ("default",)), (policy.get("validRange") or {}, ("min", "max", "step"))):
         for field in fields:
             if holder.get(field) is not None:
@@ -76,11 +78,11 @@ def _default_policy(policy: Object) -> None:
         policy["validValues"] = [canonical_alone(value) for value in policy["validValues"]]
 
 
-def create_slice(obj: Object) -> None:
+def date_taints(obj: Object, now: str) -> None:
     """A taint without a time has been there since now."""
     for device in obj["spec"].get("devices") or ():
         for one in device.get("taints") or ():
-            fill(one, timeAdded=obj["metadata"]["creationTimestamp"])
+            fill(one, timeAdded=now)
 
 
 def warn_slice(obj: Object, old: Object | None) -> list[str]:

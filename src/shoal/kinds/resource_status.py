@@ -39,7 +39,7 @@ def drop_given_back(new: Object, old: Object) -> None:
     status = new.get("status") or {}
     gone = _allocated(old.get("status") or {}) - _allocated(status)
     if gone and status.get("devices"):
-        status["devices"] = [device for device in status["devices"] if _device_id(device) not in gone]
+        status["devices"] = [device for device in status["devices"] if device_id(device) not in gone]
         if not status["devices"]:
             del status["devices"]
 
@@ -54,7 +54,7 @@ def validate_status(obj: Object, old: Object) -> list[Cause]:
         _UNLIMITED,
         lambda device, path: _device(device, path, allocated),
         "status.devices",
-        _device_id,
+        device_id,
         _shown_device,
     )
     if consumers and allocation is None:
@@ -74,10 +74,11 @@ def validate_status(obj: Object, old: Object) -> list[Cause]:
 
 def _allocated(status: Object) -> set[tuple[str, ...]]:
     devices = (status.get("allocation") or {}).get("devices") or {}
-    return {_device_id(result) for result in devices.get("results") or ()}
+    return {device_id(result) for result in devices.get("results") or ()}
 
 
-def _device_id(device: Object) -> tuple[str, ...]:
+def device_id(device: Object) -> tuple[str, ...]:
+    """By which a device is known: its driver first."""
     return tuple(device.get(field) or "" for field in ("driver", "pool", "device", "shareID"))
 
 
@@ -127,7 +128,7 @@ def _configuration(config: Object, path: str, names: Names) -> list[Cause]:
 
 def _device(device: Object, path: str, allocated: set[tuple[str, ...]]) -> list[Cause]:
     causes = _place(device, path) + _share(device, path)
-    identity = _device_id(device)
+    identity = device_id(device)
     if identity not in allocated:
         causes.append(invalid_value(path, _shown_device(identity), "must be an allocated device in the claim"))
     conditions = device.get("conditions") or []

@@ -31,6 +31,8 @@ def no_overload() -> CelError:
 
 
 def _shown(source: str, at: int, message: str) -> str:
+    if not source:
+        return f"ERROR: <input>:1:0: {message}"
     before = source[:at]
     line, column = before.count("\n") + 1, at - (before.rfind("\n") + 1)
     text = source.split("\n")[line - 1].replace("\t", " ")

@@ -140,6 +140,9 @@ class Definitions:
             if name.endswith(".MicroTime"):
                 # Published as any time is, and read more strictly.
                 found = self._schemas[name] = {**found, "format": MICRO_TIME}
+            elif name.endswith(".RawExtension"):
+                # Published as an object, and read as whatever it is.
+                found = self._schemas[name] = {key: value for key, value in found.items() if key != "type"}
         return found
 
 
