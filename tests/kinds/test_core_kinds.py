@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from shoal.kinds import endpoints, nodes, quotas, replicationcontrollers, service_validation, services, volumes
+from shoal.kinds import claims, endpoints, nodes, quotas, replicationcontrollers, service_validation, services, volumes
 from shoal.kinds.differences import difference, same
 from shoal.objects.errors import Cause
 
@@ -116,6 +116,48 @@ def test_what_a_service_may_not_be(spec: Object, complaints: list[str]) -> None:
     assert refused(**spec) == complaints
 
 
+def test_wrong_addresses_of_a_service_are_told_alone() -> None:
+    assert refused(clusterIP="10.0.1.1", ipFamilies=["IPv6"]) == [
+        'spec.clusterIPs[0]: Invalid value: "10.0.1.1": expected an IPv6 value as indicated by `ipFamilies[0]`'
+    ]
+    assert refused(ipFamilyPolicy="x", sessionAffinity="x") == [
+        (
+            'spec.ipFamilyPolicy: Unsupported value: "x": supported values: "PreferDualStack", "RequireDualStack", '
+            '"SingleStack"'
+        )
+    ]
+
+
+def test_only_balanced_services_have_ingresses() -> None:
+    old = service(ports=[{"port": 80}])
+    new = {**old, "status": {"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}]}}}
+    assert messages(service_validation.validate_service(new, old)) == [
+        "status.loadBalancer.ingress: Forbidden: may only be used when `spec.type` is 'LoadBalancer'"
+    ]
+
+
+def test_node_ports_stay_with_the_name_of_a_port() -> None:
+    old = service(ports=[{"port": 80, "nodePort": 30123}], type="NodePort", clusterIP="10.0.1.1")
+    new = service(ports=[{"port": 81}], type="NodePort")
+    services.update_service(new, old)
+    assert new["spec"]["ports"][0]["nodePort"] == 30123
+
+
+def test_the_id_of_a_node_is_fixed_and_its_network_one_of_a_family() -> None:
+    assert messages(nodes.validate_node({"spec": {"externalID": "a"}}, {"spec": {}})) == [
+        "spec.externalID: Forbidden: may not be updated"
+    ]
+    said = messages(nodes.validate_node({"spec": {"podCIDRs": ["x", "10.0.0.0/8"]}}, None))
+    assert said[1] == (
+        "spec.podCIDRs: Internal error: invalid PodCIDRs. failed to check with dual stack with error:"
+        "invalid CIDR[0]: <nil> (invalid CIDR address: x)"
+    )
+    node: dict[str, Any] = {"spec": {"podCIDR": "10.1.0.0/24", "podCIDRs": ["10.2.0.0/24"], "configSource": {}}}
+    nodes.default_node(node)
+    nodes.drop_config(node)
+    assert node["spec"] == {"podCIDR": "10.1.0.0/24", "podCIDRs": ["10.1.0.0/24"]}
+
+
 def test_an_update_keeps_what_was_allocated() -> None:
     old = service(ports=[{"port": 80, "nodePort": 30000}], type="NodePort", clusterIP="10.0.1.1")
     new = service(ports=[{"port": 80}], type="NodePort")
@@ -210,8 +252,8 @@ def test_what_a_node_may_not_be() -> None:
 def claim(phase: str = "Pending", storage: str = "1Gi", **spec: object) -> Object:
     requests = {"requests": {"storage": storage}}
     made: Object = {"metadata": {}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": requests, **spec}}
-    volumes.default_claim(made)
-    volumes.create_claim(made)
+    claims.default_claim(made)
+    claims.create_claim(made)
     made["status"]["phase"] = phase
     return made
 
@@ -219,11 +261,11 @@ def claim(phase: str = "Pending", storage: str = "1Gi", **spec: object) -> Objec
 def test_a_claim_is_filled_and_then_stays() -> None:
     old = claim()
     assert old["spec"]["volumeMode"] == "Filesystem"
-    assert volumes.validate_claim(old, None) == []
-    assert volumes.validate_claim(claim(volumeName="v"), old) == []
-    assert volumes.validate_claim(claim(storageClassName="fast"), old) == []
-    assert volumes.validate_claim(claim("Bound", "2Gi"), claim("Bound")) == []
-    assert messages(volumes.validate_claim(claim("Pending", "2Gi"), old)) == [
+    assert claims.validate_claim(old, None) == []
+    assert claims.validate_claim(claim(volumeName="v"), old) == []
+    assert claims.validate_claim(claim(storageClassName="fast"), old) == []
+    assert claims.validate_claim(claim("Bound", "2Gi"), claim("Bound")) == []
+    assert messages(claims.validate_claim(claim("Pending", "2Gi"), old)) == [
         (
             "spec: Forbidden: spec is immutable after creation except resources.requests and volumeAttributesClassName "
             'for bound claims\n- spec.resources.requests.storage: "1Gi"\n+ spec.resources.requests.storage: "2Gi"\n'
@@ -231,13 +273,13 @@ def test_a_claim_is_filled_and_then_stays() -> None:
     ]
     bound = claim("Bound", "2Gi")
     bound["status"]["capacity"] = {"storage": "2Gi"}
-    assert messages(volumes.validate_claim(claim("Bound", "1Gi"), bound)) == [
+    assert messages(claims.validate_claim(claim("Bound", "1Gi"), bound)) == [
         "spec.resources.requests.storage: Forbidden: field can not be less than status.capacity"
     ]
 
 
 def test_what_a_claim_may_not_be() -> None:
-    assert messages(volumes.validate_claim_spec({"accessModes": ["Foo"]}, "spec")) == [
+    assert messages(claims.validate_claim_spec({"accessModes": ["Foo"]}, "spec")) == [
         (
             'spec.accessModes: Unsupported value: "Foo": supported values: "ReadOnlyMany", "ReadWriteMany", '
             '"ReadWriteOnce", "ReadWriteOncePod"'
@@ -246,7 +288,7 @@ def test_what_a_claim_may_not_be() -> None:
     ]
     dropped = claim(dataSource={"name": "x", "kind": "Y"})
     assert "dataSource" not in dropped["spec"]
-    assert messages(volumes.validate_claim(claim(storage="0", dataSourceRef={"name": "x", "kind": "Y"}), None)) == [
+    assert messages(claims.validate_claim(claim(storage="0", dataSourceRef={"name": "x", "kind": "Y"}), None)) == [
         'spec.resources[storage]: Invalid value: "0": must be greater than zero',
         "spec.dataSource: Invalid value: \"Y\": must be 'PersistentVolumeClaim' when referencing the default apiGroup",
         (
@@ -261,28 +303,63 @@ def test_a_claim_and_its_sources_say_the_same() -> None:
     assert old["spec"]["dataSourceRef"] == old["spec"]["dataSource"]
     assert "dataSourceRef" not in claim(dataSourceRef={"name": "x", "kind": "Y", "namespace": "n"})["spec"]
     other = {"name": "y", "kind": "PersistentVolumeClaim"}
-    assert messages(volumes.validate_claim(claim(dataSource=other, dataSourceRef=other | {"name": "z"}), None)) == [
+    assert messages(claims.validate_claim(claim(dataSource=other, dataSourceRef=other | {"name": "z"}), None)) == [
         "spec: Invalid value: {}: must match dataSourceRef"
     ]
     new = copy(old)
     del new["spec"]["dataSourceRef"]
-    volumes.update_claim(new, old)
+    claims.update_claim(new, old)
     assert new == old
 
 
 def test_a_claim_has_the_class_of_its_attributes() -> None:
-    assert messages(volumes.validate_claim(claim(volumeAttributesClassName="::"), None))[0].startswith(
+    assert messages(claims.validate_claim(claim(volumeAttributesClassName="::"), None))[0].startswith(
         'spec.volumeAttributesClassName: Invalid value: "::": a lowercase RFC 1123 subdomain must'
     )
     old = claim("Bound", volumeAttributesClassName="gold")
-    assert volumes.validate_claim(claim("Bound", volumeAttributesClassName="silver"), old) == []
+    assert claims.validate_claim(claim("Bound", volumeAttributesClassName="silver"), old) == []
     old["status"]["currentVolumeAttributesClassName"] = "gold"
-    assert messages(volumes.validate_claim(claim("Bound"), old)) == [
+    assert messages(claims.validate_claim(claim("Bound"), old)) == [
         (
             "spec.volumeAttributesClassName: Forbidden: update to nil is forbidden when "
             "status.currentVolumeAttributesClassName is not nil"
         )
     ]
+
+
+def test_the_status_of_a_claim() -> None:
+    old = claim("Bound")
+    new = copy(old)
+    new["status"] |= {"capacity": {"storage": "-1"}, "allocatedResources": {"cpu": "1", "storage": "-2"}}
+    new["status"]["allocatedResourceStatuses"] = {"storage": "x"}
+    assert [cause.partition(": supported")[0] for cause in messages(claims.validate_claim(new, old))] == [
+        "status.capacity[storage]: Invalid value: -1: must be a valid resource quantity",
+        'status.allocatedResourceStatuses: Unsupported value: "storage"',
+        'status.allocatedResources: Unsupported value: "cpu"',
+        "status.allocatedResources[storage]: Invalid value: -2: must be a valid resource quantity",
+    ]
+
+
+def test_the_class_of_a_claim_by_annotation_stays() -> None:
+    old, key = claim(), "volume.beta.kubernetes.io/storage-class"
+    old["metadata"]["annotations"] = {key: "slow"}
+    assert claims.validate_claim(claim(storageClassName="slow"), old) == []
+    assert messages(claims.validate_claim(claim(), old)) == [
+        f'metadata.annotations.{key}: Invalid value: "": field is immutable'
+    ]
+
+
+def test_where_a_volume_can_be_used_stays() -> None:
+    def on(key: str) -> Object:
+        terms = [{"matchExpressions": [{"key": key, "operator": "Exists"}]}]
+        return volume(hostPath={"path": "/x"}, nodeAffinity={"required": {"nodeSelectorTerms": terms}})
+
+    old = on("failure-domain.beta.kubernetes.io/zone")
+    assert volumes.validate_volume(old, volume(hostPath={"path": "/x"})) == []
+    assert volumes.validate_volume(on("topology.kubernetes.io/zone"), old) == []
+    assert messages(volumes.validate_volume(on("other"), old))[0].endswith(
+        "field is immutable, except for updating from beta label to GA"
+    )
 
 
 def volume(**source: object) -> Object:
@@ -343,7 +420,7 @@ def test_what_is_old_is_told() -> None:
         "spec.persistentVolumeReclaimPolicy",
         "spec.rbd",
     ]
-    assert volumes.warn_claim(claim(storage="1500m"), None) == [
+    assert claims.warn_claim(claim(storage="1500m"), None) == [
         'spec.resources.requests[storage]: fractional byte value "1500m" is invalid, must be an integer'
     ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from shoal.apiserver.rules import Rules
 from shoal.kinds import (
     accounts,
+    claims,
     endpoints,
     nodes,
     pod_warnings,
@@ -15,6 +16,7 @@ from shoal.kinds import (
     service_warnings,
     services,
     volumes,
+    workload_warnings,
 )
 from shoal.objects.names import is_dns1123_label
 
@@ -42,6 +44,7 @@ CORE_RULES: dict[str, Rules] = {
         default=replicationcontrollers.default_controller,
         prepare_create=replicationcontrollers.create_controller,
         validate=replicationcontrollers.validate_controller,
+        warn=workload_warnings.workload_warnings,
         field=replicationcontrollers.selectable,
     ),
     "services": Rules(
@@ -74,11 +77,11 @@ CORE_RULES: dict[str, Rules] = {
         warn=volumes.warn_volume,
     ),
     "persistentvolumeclaims": Rules(
-        default=volumes.default_claim,
-        prepare_create=volumes.create_claim,
-        prepare_update=volumes.update_claim,
-        validate=volumes.validate_claim,
-        warn=volumes.warn_claim,
+        default=claims.default_claim,
+        prepare_create=claims.create_claim,
+        prepare_update=claims.update_claim,
+        validate=claims.validate_claim,
+        warn=claims.warn_claim,
     ),
     "resourcequotas": Rules(
         default=quotas.default_quota, prepare_create=quotas.create_quota, validate=quotas.validate_quota

@@ -21,6 +21,7 @@ from shoal.kinds.checks import (
     sorted_labels,
     unchanged,
 )
+from shoal.kinds.claims import validate_claim_spec
 from shoal.kinds.pod_spec import validate_pod_template
 from shoal.objects.errors import BadRequest, Cause, forbidden_field, invalid_value, not_supported, required
 from shoal.objects.names import is_dns1123_label
@@ -77,6 +78,9 @@ def validate_stateful_set(obj: Object, old: Object | None) -> list[Cause]:
         causes += one_of(value, f"spec.persistentVolumeClaimRetentionPolicy.{field}", "Retain", "Delete")
     causes += not_negative(spec, "spec", "replicas", "minReadySeconds")
     causes += not_negative(spec.get("ordinals") or {}, "spec.ordinals", "start")
+    if old is None:
+        for index, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
+            causes += validate_claim_spec(claim.get("spec") or {}, f"spec.volumeClaimTemplates[{index}].spec")
     if old is None and spec.get("serviceName"):
         causes += said("spec.serviceName", spec["serviceName"], is_dns1123_label(spec["serviceName"]))
     causes += _selected_template(_with_claims(spec), "statefulset", "StatefulSet")

@@ -189,3 +189,7 @@ def default_claim_spec(spec: Object) -> None:
     """Of a PersistentVolumeClaim, and of the templates that make some."""
     _default(spec, "volumeMode", "Filesystem")
     _requirements(section(spec, "resources"))
+    for source in (spec.get("dataSource"), spec.get("dataSourceRef")):
+        if source is not None:
+            # Go writes it even when nobody set it.
+            source.setdefault("apiGroup", None)

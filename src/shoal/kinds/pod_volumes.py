@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from shoal.kinds.checks import said
+from shoal.kinds.claims import validate_claim_spec
 from shoal.kinds.pod_containers import Volumes
 from shoal.kinds.pod_environment import VOLUME_FIELDS, field_reference, resource_reference
 from shoal.kinds.pod_security import descending_path
 from shoal.kinds.resources import amount
-from shoal.kinds.volume_sources import host_path
-from shoal.kinds.volumes import validate_claim_spec
+from shoal.kinds.volume_sources import host_path, nfs
 from shoal.objects.errors import Cause, duplicate, forbidden_field, invalid_value, required
 from shoal.objects.names import is_dns1123_label
 from shoal.objects.quantity import ZERO
@@ -18,6 +18,13 @@ from shoal.objects.quantity import ZERO
 Object = dict[str, Any]
 
 MODE = "must be a number between 0 and 0777 (octal), both inclusive"
+_ORDER = (
+    "emptyDir", "hostPath", "gitRepo", "gcePersistentDisk", "awsElasticBlockStore", "secret", "nfs", "iscsi",
+    "glusterfs", "flocker", "persistentVolumeClaim", "rbd", "cinder", "cephfs", "quobyte", "downwardAPI", "fc",
+    "flexVolume", "configMap", "azureFile", "vsphereVolume", "photonPersistentDisk", "portworxVolume", "azureDisk",
+    "storageos", "projected", "scaleIO", "csi", "ephemeral", "image",
+)  # fmt: skip
+"""In which upstream looks at them: of several, the first is the one."""
 _REQUIRED = {
     "secret": ("secretName",),
     "configMap": ("name",),
@@ -55,7 +62,7 @@ def validate_volumes(volumes: list[Object], path: str) -> tuple[Volumes, list[Ca
 
 
 def _source(volume: Object, path: str) -> list[Cause]:
-    kinds = [field for field, value in volume.items() if field != "name" and value is not None]
+    kinds = sorted((field for field, value in volume.items() if field != "name" and value is not None), key=_place)
     if not kinds:
         return [required(path, "must specify a volume type")]
     kind = kinds[0]
@@ -64,6 +71,8 @@ def _source(volume: Object, path: str) -> list[Cause]:
     causes += _mode(source, "defaultMode", at)
     if kind == "hostPath":
         causes += host_path(source, at)
+    elif kind == "nfs":
+        causes += nfs(source, at)
     elif kind == "emptyDir":
         if amount(source.get("sizeLimit")) < ZERO:
             causes.append(forbidden_field(f"{at}.sizeLimit", "SizeLimit field must be a valid resource quantity"))
@@ -77,6 +86,10 @@ def _source(volume: Object, path: str) -> list[Cause]:
         claim = source["volumeClaimTemplate"].get("spec") or {}
         causes += validate_claim_spec(claim, f"{at}.volumeClaimTemplate.spec")
     return causes + [forbidden_field(f"{path}.{k}", "may not specify more than 1 volume type") for k in kinds[1:]]
+
+
+def _place(kind: str) -> int:
+    return _ORDER.index(kind) if kind in _ORDER else len(_ORDER)
 
 
 def _mode(holder: Object, field: str, path: str) -> list[Cause]:

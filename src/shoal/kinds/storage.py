@@ -76,7 +76,8 @@ def validate_storage_class(obj: Object, old: Object | None) -> list[Cause]:
 
 def _topologies(terms: list[Object]) -> list[Cause]:
     causes: list[Cause] = []
-    before: list[dict[str, set[str]]] = []
+    # A term that asks for nothing is taken for one that was there before.
+    before: list[dict[str, set[str]]] = [{}]
     for i, term in enumerate(terms):
         path, wanted = f"allowedTopologies[{i}].matchLabelExpressions", dict[str, set[str]]()
         for j, expression in enumerate(term.get("matchLabelExpressions") or ()):
@@ -88,7 +89,8 @@ def _topologies(terms: list[Object]) -> list[Cause]:
             if key in wanted:
                 causes.append(duplicate(f"{at}.key", key))
             wanted[key] = set(values)
-        causes += [duplicate(path, "") for other in before if other == wanted]
+        if wanted in before:
+            causes.append(duplicate(path, ""))
         before.append(wanted)
     return causes
 
@@ -126,7 +128,11 @@ def default_attachment(obj: Object) -> None:
     source = section(section(obj, "spec"), "source")
     if source.get("inlineVolumeSpec") is not None:
         default_inline(source["inlineVolumeSpec"])
-    fill(section(obj, "status"), attached=False)
+    status = section(obj, "status")
+    fill(status, attached=False)
+    for error in (status.get("attachError"), status.get("detachError")):
+        if error is not None:
+            error.setdefault("time", None)
 
 
 def validate_attachment(obj: Object, old: Object | None) -> list[Cause]:

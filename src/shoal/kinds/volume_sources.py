@@ -46,6 +46,8 @@ _DEFAULTS: dict[str, dict[str, object]] = {
     "azureDisk": {"cachingMode": "ReadWrite", "fsType": "ext4", "readOnly": False, "kind": "Shared"},
     "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
 }
+_ALWAYS = (("iscsi", "lun"), ("azureFile", "secretNamespace"), ("scaleIO", "secretRef"))
+"""Go writes them even when nobody set them."""
 _PLACES = {"gcePersistentDisk": "persistentDisk"}
 """Where upstream says another name than the field's."""
 _PAIRS = "must be a host:port pair or multiple pairs separated by commas"
@@ -62,6 +64,9 @@ def default_sources(spec: Object) -> None:
     for kind in _DEFAULTS.keys() & spec.keys():
         if spec[kind] is not None:
             fill(spec[kind], **_DEFAULTS[kind])
+    for kind, field in _ALWAYS:
+        if spec.get(kind) is not None:
+            spec[kind].setdefault(field, 0 if field == "lun" else None)
 
 
 def sources(spec: Object) -> list[str]:
@@ -133,7 +138,7 @@ def _flocker(source: Object, path: str) -> list[Cause]:
     return causes
 
 
-def _nfs(source: Object, path: str) -> list[Cause]:
+def nfs(source: Object, path: str) -> list[Cause]:
     where = source.get("path") or ""
     return [] if where.startswith("/") else [invalid_value(f"{path}.path", where, "must be an absolute path")]
 
@@ -264,7 +269,7 @@ _CHECKS: dict[str, Callable[[Object, str], list[Cause]]] = {
     "awsElasticBlockStore": _partition,
     "glusterfs": _glusterfs,
     "flocker": _flocker,
-    "nfs": _nfs,
+    "nfs": nfs,
     "quobyte": _quobyte,
     "cinder": _named_secret,
     "fc": _fc,

@@ -1,19 +1,18 @@
-"""PersistentVolume and PersistentVolumeClaim of core/v1: defaults and validation in upstream's words. Pure."""
+"""PersistentVolumes: defaults, validation and warnings in upstream's words; what they share with claims. Pure."""
 
 from __future__ import annotations
 
 from posixpath import normpath
 from typing import Any
 
-from shoal.kinds.checks import immutable, label_selector, one_of, said, section
+from shoal.kinds.checks import immutable, one_of, said, section
 from shoal.kinds.differences import difference, same
-from shoal.kinds.pod_defaults import default_claim_spec
 from shoal.kinds.pod_scheduling import validate_node_selector
-from shoal.kinds.pod_volume_warnings import claim_warnings, source_warnings
+from shoal.kinds.pod_volume_warnings import source_warnings
 from shoal.kinds.resources import amount, default_list
 from shoal.kinds.volume_sources import default_sources, sources, validate_sources
 from shoal.objects.errors import Cause, forbidden_field, invalid_value, not_supported, required
-from shoal.objects.names import is_dns1123_label, is_dns1123_subdomain
+from shoal.objects.names import is_dns1123_subdomain
 from shoal.objects.quantity import ZERO
 
 Object = dict[str, Any]
@@ -33,33 +32,6 @@ _MOUNTED = frozenset({
     "azureFile", "vsphereVolume", "azureDisk", "photonPersistentDisk",
 })  # fmt: skip
 """Sources that can be mounted with options."""
-_FIXED = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n"
-
-
-def default_claim(obj: Object) -> None:
-    default_claim_spec(section(obj, "spec"))
-    status = section(obj, "status")
-    if not status.get("phase"):
-        status["phase"] = "Pending"
-    default_list(status, "capacity")
-
-
-_SOURCES = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
-
-
-def _same_source(spec: Object, old: Object) -> None:
-    """`dataSource` and `dataSourceRef` say the same. What only `dataSourceRef` may name, or nothing, is dropped."""
-    source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
-    if reference and reference.get("namespace") and not old.get("dataSourceRef"):
-        del spec["dataSourceRef"]
-        reference = None
-    in_use = old.get("dataSource") or old.get("dataSourceRef")
-    if source and not reference and not in_use and (source.get("apiGroup") or "", source.get("kind")) not in _SOURCES:
-        del spec["dataSource"]
-    elif source and not reference:
-        spec["dataSourceRef"] = dict(source)
-    elif reference and not source and not reference.get("namespace"):
-        spec["dataSource"] = {field: value for field, value in reference.items() if field != "namespace"}
 
 
 def class_of(obj: Object) -> str | None:
@@ -72,124 +44,20 @@ def class_of(obj: Object) -> str | None:
 
 
 def requested_storage(claim: Object) -> object:
-    return _storage(claim.get("spec") or {})
+    resources = (claim.get("spec") or {}).get("resources") or {}
+    return (resources.get("requests") or {}).get("storage")
 
 
-def create_claim(obj: Object) -> None:
-    obj["status"] = {"phase": "Pending"}
-    _same_source(obj["spec"], {})
-
-
-def update_claim(new: Object, old: Object) -> None:
-    _same_source(new["spec"], old.get("spec") or {})
-
-
-def validate_claim(obj: Object, old: Object | None) -> list[Cause]:
-    spec = obj.get("spec") or {}
-    if old is not None and spec == old.get("spec"):
-        return []
-    causes = validate_claim_spec(spec, "spec")
-    return causes if old is None else causes + _claim_update(obj, old)
-
-
-def validate_claim_spec(spec: Object, path: str) -> list[Cause]:
-    """Of a claim, and of a template that makes claims."""
-    modes = spec.get("accessModes") or []
-    causes = [] if modes else [required(f"{path}.accessModes", "at least 1 access mode is required")]
-    causes += label_selector(spec.get("selector"), f"{path}.selector")
-    causes += _access_modes(modes, path)
-    storage = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
-    if storage is None:
-        causes.append(required(f"{path}.resources[storage]"))
-    elif amount(storage) <= ZERO:
-        causes.append(invalid_value(f"{path}.resources[storage]", storage, "must be greater than zero"))
-    causes += _class_name(spec, path)
-    causes += one_of(spec.get("volumeMode"), f"{path}.volumeMode", "Block", "Filesystem")
-    for field in ("dataSource", "dataSourceRef"):
-        if spec.get(field):
-            causes += _data_source(spec[field], f"{path}.{field}")
-    causes += _sources_match(spec, path)
-    name = spec.get("volumeAttributesClassName")
-    return causes + said(f"{path}.volumeAttributesClassName", name, is_dns1123_subdomain(name)) if name else causes
-
-
-def _access_modes(modes: list[str], path: str) -> list[Cause]:
+def access_modes(modes: list[str], path: str) -> list[Cause]:
     causes = [not_supported(f"{path}.accessModes", mode, ACCESS_MODES) for mode in modes if mode not in ACCESS_MODES]
     if "ReadWriteOncePod" in modes and any(mode in ACCESS_MODES[:3] for mode in modes):
         causes.append(forbidden_field(f"{path}.accessModes", "may not use ReadWriteOncePod with other access modes"))
     return causes
 
 
-def _class_name(spec: Object, path: str) -> list[Cause]:
+def class_name(spec: Object, path: str) -> list[Cause]:
     name = spec.get("storageClassName")
     return said(f"{path}.storageClassName", name, is_dns1123_subdomain(name)) if name else []
-
-
-def _data_source(source: Object, path: str) -> list[Cause]:
-    causes = [required(f"{path}.{field}") for field in ("name", "kind") if not source.get(field)]
-    group, kind = source.get("apiGroup"), source.get("kind") or ""
-    if group:
-        causes += said(f"{path}.apiGroup", group, is_dns1123_subdomain(group))
-    elif kind != "PersistentVolumeClaim":
-        why = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
-        causes.append(invalid_value(path, kind, why))
-    if source.get("namespace"):
-        causes += said(f"{path}.namespace", source["namespace"], is_dns1123_label(source["namespace"]))
-    return causes
-
-
-def _sources_match(spec: Object, path: str) -> list[Cause]:
-    source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
-    if not source or not reference:
-        return []
-    if reference.get("namespace"):
-        why = "may not be specified when dataSourceRef.namespace is specified"
-    elif any(source.get(field) != reference.get(field) for field in ("apiGroup", "kind", "name")):
-        why = "must match dataSourceRef"
-    else:
-        return []
-    # Upstream shows its own path, a value without fields that can be seen.
-    return [invalid_value(path, {}, why)]
-
-
-def _claim_update(obj: Object, old: Object) -> list[Cause]:
-    new_spec, old_spec = dict(obj["spec"]), dict(old.get("spec") or {})
-    if not old_spec.get("volumeName"):
-        old_spec["volumeName"] = new_spec.get("volumeName")
-    if old_spec.get("storageClassName") is None and new_spec.get("storageClassName") is not None:
-        annotations = old["metadata"].get("annotations") or {}
-        if annotations.get(CLASS_ANNOTATION, new_spec["storageClassName"]) == new_spec["storageClassName"]:
-            old_spec["storageClassName"] = new_spec["storageClassName"]
-    new_size, old_size = _storage(new_spec), _storage(old_spec)
-    if (obj.get("status") or {}).get("phase") == "Bound":
-        new_spec["resources"] = _with_storage(new_spec, old_size)
-        new_spec["volumeAttributesClassName"] = old_spec.get("volumeAttributesClassName")
-    causes = []
-    if not same(new_spec, old_spec):
-        causes.append(forbidden_field("spec", _FIXED + difference(new_spec, old_spec, "spec")))
-    if amount(new_size) < amount(old_size):
-        reached = ((old.get("status") or {}).get("capacity") or {}).get("storage")
-        if amount(new_size) <= amount(reached):
-            why = "field can not be less than status.capacity"
-            causes.append(forbidden_field("spec.resources.requests.storage", why))
-    # Upstream's path leaves the spec out.
-    causes += immutable(new_spec, old_spec, "", "volumeMode")
-    name = (obj.get("spec") or {}).get("volumeAttributesClassName")
-    if not name and (old.get("status") or {}).get("currentVolumeAttributesClassName") is not None:
-        to = "nil" if name is None else "empty string"
-        if name != (old.get("spec") or {}).get("volumeAttributesClassName"):
-            why = f"update to {to} is forbidden when status.currentVolumeAttributesClassName is not nil"
-            causes.append(forbidden_field("spec.volumeAttributesClassName", why))
-    return causes
-
-
-def _storage(spec: Object) -> object:
-    return ((spec.get("resources") or {}).get("requests") or {}).get("storage")
-
-
-def _with_storage(spec: Object, size: object) -> Object:
-    resources = spec.get("resources") or {}
-    return {**resources, "requests": {**(resources.get("requests") or {}), "storage": size}}
 
 
 def default_volume(obj: Object) -> None:
@@ -219,7 +87,7 @@ def validate_volume(obj: Object, old: Object | None) -> list[Cause]:
         return []
     modes, policy = spec.get("accessModes") or [], spec.get("persistentVolumeReclaimPolicy")
     causes = [] if modes else [required("spec.accessModes")]
-    causes += _access_modes(modes, "spec") + _capacity(spec.get("capacity") or {})
+    causes += access_modes(modes, "spec") + _capacity(spec.get("capacity") or {})
     causes += one_of(policy, "spec.persistentVolumeReclaimPolicy", *RECLAIM_POLICIES)
     affinity = (spec.get("nodeAffinity") or {}).get("required")
     if affinity is not None:
@@ -227,7 +95,7 @@ def validate_volume(obj: Object, old: Object | None) -> list[Cause]:
     elif spec.get("nodeAffinity") is not None:
         causes.append(required("spec.nodeAffinity.required", "must specify required node constraints"))
     causes += validate_sources(spec, "spec", obj["metadata"].get("name") or "") + _recycled_root(spec, "spec")
-    causes += _class_name(spec, "spec")
+    causes += class_name(spec, "spec")
     causes += one_of(spec.get("volumeMode"), "spec.volumeMode", "Block", "Filesystem")
     if spec.get("volumeAttributesClassName") is not None:
         causes += _attributes_class(spec)
@@ -244,7 +112,7 @@ def validate_inline(spec: Object, path: str) -> list[Cause]:
     if spec.get("csi") is None:
         causes.append(required(f"{path}.csi", "has to be specified in the context of inline volumes"))
     modes = spec.get("accessModes") or []
-    causes += ([] if modes else [required(f"{path}.accessModes")]) + _access_modes(modes, path)
+    causes += ([] if modes else [required(f"{path}.accessModes")]) + access_modes(modes, path)
     if spec.get("persistentVolumeReclaimPolicy") not in (None, "", "Retain"):
         why = "may only be Retain in the context of inline volumes"
         causes.append(forbidden_field(f"{path}.persistentVolumeReclaimPolicy", why))
@@ -304,7 +172,35 @@ def _volume_update(spec: Object, old: Object) -> list[Cause]:
         why = "spec.persistentvolumesource is immutable after creation\n" + difference(new_source, old_source, "spec")
         causes.append(forbidden_field("spec.persistentvolumesource", why))
     causes += immutable(spec, old, "", "volumeMode")
-    return causes + _taken_back(spec, old)
+    return causes + _kept_affinity(spec, old) + _taken_back(spec, old)
+
+
+_GENERAL = {
+    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+    "beta.kubernetes.io/os": "kubernetes.io/os",
+    "beta.kubernetes.io/arch": "kubernetes.io/arch",
+    "beta.kubernetes.io/instance-type": "node.kubernetes.io/instance-type",
+}
+"""Labels of nodes, and what they are called since."""
+
+
+def _kept_affinity(spec: Object, old: Object) -> list[Cause]:
+    new, before = spec.get("nodeAffinity"), old.get("nodeAffinity")
+    if before is None or same(new, before) or (new and same(new, _renamed(before, new))):
+        return []
+    return [invalid_value("nodeAffinity", new, "field is immutable, except for updating from beta label to GA")]
+
+
+def _renamed(before: Any, new: Any) -> Any:
+    """The same, with the labels that `new` has by their later names."""
+    if isinstance(before, dict) and isinstance(new, dict):
+        key = before.get("key")
+        renamed = {"key": new["key"]} if key in _GENERAL and new.get("key") == _GENERAL[key] else {}
+        return {field: _renamed(value, new.get(field)) for field, value in before.items()} | renamed
+    if isinstance(before, list) and isinstance(new, list) and len(before) == len(new):
+        return [_renamed(one, other) for one, other in zip(before, new, strict=True)]
+    return before
 
 
 def _taken_back(spec: Object, old: Object) -> list[Cause]:
@@ -313,12 +209,8 @@ def _taken_back(spec: Object, old: Object) -> list[Cause]:
     return [forbidden_field("spec.volumeAttributesClassName", "update from non-nil value to nil is forbidden")]
 
 
-def warn_claim(obj: Object, old: Object | None) -> list[str]:
-    return _old_annotations(obj, CLASS_ANNOTATION) + claim_warnings(obj["spec"], "spec")
-
-
 def warn_volume(obj: Object, old: Object | None) -> list[str]:
-    told = _old_annotations(obj, CLASS_ANNOTATION, MOUNT_OPTIONS)
+    told = old_annotations(obj, CLASS_ANNOTATION, MOUNT_OPTIONS)
     if obj["spec"].get("persistentVolumeReclaimPolicy") == "Recycle":
         told.append(
             "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended "
@@ -333,6 +225,6 @@ _OLD_ANNOTATIONS = {
 }
 
 
-def _old_annotations(obj: Object, *keys: str) -> list[str]:
+def old_annotations(obj: Object, *keys: str) -> list[str]:
     annotations = obj["metadata"].get("annotations") or {}
     return [f"metadata.annotations[{key}]: {_OLD_ANNOTATIONS[key]}" for key in keys if key in annotations]

@@ -176,3 +176,14 @@ def test_a_namespace_goes_with_its_claims(cluster: Cluster) -> None:
     cluster.delete("/api/v1/namespaces/n").ok()
     cluster.eventually(lambda: cluster.get("/api/v1/namespaces/n").status == 404)
     cluster.eventually(lambda: not cluster.get(VOLUMES).ok()["items"])
+
+
+def test_a_claim_grows_where_its_class_lets_it(cluster: Cluster) -> None:
+    cluster.post(CLAIMS, claim()).ok()
+    bound(cluster)
+    more = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
+    refused = cluster.patch(f"{CLAIMS}/data", more)
+    assert (refused.status, refused["reason"]) == (403, "Forbidden")
+    assert "the storageclass that provisions the pvc must support resize" in refused["message"]
+    cluster.patch(f"{CLASSES}/simulated", {"allowVolumeExpansion": True}).ok()
+    assert cluster.patch(f"{CLAIMS}/data", more).ok()["spec"]["resources"] == more["spec"]["resources"]

@@ -1,21 +1,32 @@
-"""What new claims and volumes of a cluster get: a storage class, and a finalizer that keeps what is used."""
+"""What new claims and volumes of a cluster get: a storage class, and a finalizer that keeps what is used.
+
+Claims grow where their class lets them."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from shoal.apiserver.authz.rbac import forbidden_object
 from shoal.apiserver.core import Call, Core
+from shoal.kinds.claims import grows
 from shoal.kinds.storage import default_class
 from shoal.kinds.volumes import CLAIM_PROTECTION, VOLUME_PROTECTION, class_of
 
 Object = dict[str, Any]
 
+FIXED = (
+    "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"
+)
 PROTECTIONS = {"persistentvolumeclaims": CLAIM_PROTECTION, "persistentvolumes": VOLUME_PROTECTION}
 
 
 def admit(core: Core, call: Call, new: Object, old: Object | None) -> None:
     """Only where loops look after volumes: elsewhere nobody would take the finalizer off."""
-    if old is not None or call.cluster.profile != "cluster":
+    if call.cluster.profile != "cluster":
+        return
+    if old is not None:
+        if call.resource.plural == "persistentvolumeclaims" and not call.target.subresource and grows(new, old):
+            _check_growth(core, call, new, old)
         return
     finalizers = new["metadata"].get("finalizers") or []
     protection = PROTECTIONS[call.resource.plural]
@@ -26,3 +37,11 @@ def admit(core: Core, call: Call, new: Object, old: Object | None) -> None:
         name = default_class(entry.object() for entry in table.select(""))
         if name:
             new["spec"]["storageClassName"] = name
+
+
+def _check_growth(core: Core, call: Call, new: Object, old: Object) -> None:
+    """A claim grows where its class says that it may."""
+    name = class_of(new)
+    entry = core.cache.kind("storage.k8s.io", "storageclasses").get(call.target.cluster, "", name) if name else None
+    if entry is None or name != class_of(old) or not entry.object().get("allowVolumeExpansion"):
+        raise forbidden_object("", "persistentvolumeclaims", call.name, FIXED)

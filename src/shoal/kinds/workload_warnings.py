@@ -1,0 +1,89 @@
+"""What is odd about a valid workload, job, Ingress or RuntimeClass, told beside the answer. Upstream's words; pure.
+
+What is odd about a template is `pod_warnings`' to say: of a new object, and of one whose generation has changed.
+"""
+
+from __future__ import annotations
+
+from shoal.kinds.checks import Object
+from shoal.kinds.networking_ingress import CLASS_ANNOTATION
+from shoal.kinds.pod_volume_warnings import claim_warnings
+from shoal.kinds.pod_warnings import NODE_LABELS, of_template
+from shoal.objects.names import is_dns1123_label
+
+_NAME = (
+    "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is "
+    "recommended: "
+)
+_MANY_COMPLETIONS, _MUCH_PARALLELISM = 100_000, 10_000
+_UNTRACKED = (
+    "In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes "
+    "might not be able to track completedIndexes when a big number of indexes fail"
+)
+_ENDLESS_HISTORY = (
+    "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended"
+)
+_ZONE_IN_SCHEDULE = (
+    "cannot use TZ or CRON_TZ in spec.schedule, use timeZone instead, see "
+    "https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details"
+)
+
+_template = of_template("spec", "template")
+_cron_template = of_template("spec", "jobTemplate", "spec", "template")
+
+
+def workload_warnings(obj: Object, old: Object | None) -> list[str]:
+    """Of a Deployment, a ReplicaSet or a ReplicationController."""
+    return _name(obj, old) + _template(obj, old)
+
+
+def daemon_set_warnings(obj: Object, old: Object | None) -> list[str]:
+    if old is not None and obj["spec"].get("template") == old["spec"].get("template"):
+        return []
+    return _template(obj, old)
+
+
+def stateful_set_warnings(obj: Object, old: Object | None) -> list[str]:
+    told, spec = _template(obj, old), obj["spec"]
+    for i, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
+        # Upstream has the path in two ways.
+        path = f"spec.volumeClaimTemplates[{i}]" + (".Spec" if old is not None else "")
+        told += claim_warnings(claim.get("spec") or {}, path)
+    return [*told, _ENDLESS_HISTORY] if (spec.get("revisionHistoryLimit") or 0) < 0 else told
+
+
+def job_warnings(obj: Object, old: Object | None) -> list[str]:
+    return _name(obj, old) + _indexes(obj, old, obj["spec"], "spec") + _template(obj, old)
+
+
+def cron_job_warnings(obj: Object, old: Object | None) -> list[str]:
+    spec = obj["spec"]
+    told = _name(obj, old) + _indexes(obj, old, spec["jobTemplate"]["spec"], "spec.jobTemplate.spec")
+    told += _cron_template(obj, old)
+    return [*told, _ZONE_IN_SCHEDULE] if old is not None and "TZ" in (spec.get("schedule") or "") else told
+
+
+def ingress_warnings(obj: Object, old: Object | None) -> list[str]:
+    annotated = CLASS_ANNOTATION in (obj["metadata"].get("annotations") or {})
+    if old is not None or not annotated or obj["spec"].get("ingressClassName") is not None:
+        return []
+    return [f"annotation \"{CLASS_ANNOTATION}\" is deprecated, please use 'spec.ingressClassName' instead"]
+
+
+def runtime_class_warnings(obj: Object, old: Object | None) -> list[str]:
+    selector = (obj.get("scheduling") or {}).get("nodeSelector") or {}
+    return [f"scheduling.nodeSelector: {NODE_LABELS[key]}" for key in selector if key in NODE_LABELS]
+
+
+def _name(obj: Object, old: Object | None) -> list[str]:
+    if old is not None or not (said := is_dns1123_label(obj["metadata"].get("name") or "")):
+        return []
+    return [f"{_NAME}[{' '.join(said)}]"]
+
+
+def _indexes(obj: Object, old: Object | None, spec: Object, path: str) -> list[str]:
+    if old is not None and obj["metadata"].get("generation") == old["metadata"].get("generation"):
+        return []
+    if spec.get("completionMode") != "Indexed" or (spec.get("completions") or 0) <= _MANY_COMPLETIONS:
+        return []
+    return [f"{path}: {_UNTRACKED}"] if (spec.get("parallelism") or 0) > _MUCH_PARALLELISM else []
