@@ -259,11 +259,46 @@ SPREAD = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedu
         ({"schedulingGates": [{"name": "a"}, {"name": "a"}]}, 'spec.schedulingGates[1]: Duplicate value: "a"'),
         ({"hostAliases": [{"ip": "x"}]},
          'spec.hostAliases[0].ip: Invalid value: "x": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)'),
+        ({"hostPID": True, "shareProcessNamespace": True},
+         ("spec.securityContext.shareProcessNamespace: Invalid value: true: ShareProcessNamespace and HostPID cannot "
+         "both be enabled")),
+        ({"securityContext": {"seccompProfile": {}}},
+         "spec.securityContext.seccompProfile.type: Required value: type is required when seccompProfile is set"),
+        ({"securityContext": {"sysctls": [{"name": "net.a"}]}, "hostNetwork": True},
+         ("spec.securityContext.sysctls[0].name: Invalid value: \"net.a\": "
+         "may not be specified when 'hostNetwork' is true")),
+        ({"securityContext": {"supplementalGroupsPolicy": "x"}},
+         ('spec.securityContext.supplementalGroupsPolicy: Unsupported value: "x": supported values: "Merge", '
+         '"Strict"')),
+        ({"hostUsers": False, "hostIPC": True}, "spec.HostIPC: Forbidden: when `hostUsers` is false"),
+        ({"hostnameOverride": "a", "setHostnameAsFQDN": True},
+         "spec.hostnameOverride: Forbidden: may not be specified when setHostnameAsFQDN is true"),
+        ({"volumes": [{"name": "a", "nfs": {"server": "s", "path": "x"}}]},
+         'spec.volumes[0].nfs.path: Invalid value: "x": must be an absolute path'),
         ({"os": {"name": "dos"}}, 'spec.os: Unsupported value: "dos": supported values: "linux", "windows"'),
     ],
 )  # fmt: skip
 def test_what_a_spec_may_not_be(fields: Object, complaint: str) -> None:
     assert said(**fields) == [complaint]
+
+
+def test_containers_are_restarted_by_rules() -> None:
+    container = {"name": "c", "image": "x", "restartPolicyRules": [{"action": "x"}], "resizePolicy": [{}]}
+    assert said(containers=[container]) == [
+        "spec.containers[0].resizePolicy: Required value",
+        "spec.containers[0].resizePolicy: Required value",
+        "spec.containers[0].restartPolicy: Required value: must specify restartPolicy when restart rules are used",
+        (
+            'spec.containers[0].restartPolicyRules[0].action: Unsupported value: "x": supported values: "Restart", '
+            '"RestartAllContainers"'
+        ),
+        "spec.containers[0].restartPolicyRules[0].exitCodes: Required value: must be specified",
+    ]
+
+
+def test_search_domains_may_have_underscores() -> None:
+    assert said(dnsConfig={"searches": ["_a.b_c.", "."]}) == []
+    assert said(dnsConfig={"searches": ["A b"]})[0].startswith('spec.dnsConfig.searches[0]: Invalid value: "A b": ')
 
 
 def test_a_spec_without_containers() -> None:

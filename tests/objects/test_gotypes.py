@@ -54,7 +54,7 @@ STRUCT = "json: cannot unmarshal {} into Go struct field {} of type {}"
             {"eventTime": "2024-01-02T03:04:05Z"},
             'parsing time "2024-01-02T03:04:05Z" as "2006-01-02T15:04:05.000000Z07:00": cannot parse "Z" as ".000000"',
         ),
-        ("Event", {"eventTime": 7}, "json: cannot unmarshal number into Go value of type string"),
+        ("Event", {"eventTime": 7}, STRUCT.format("number", "Event.eventTime", "string")),
         ("Event", {"eventTime": "2024-01-02T03:04:05.123456+01:00"}, ""),
         ("Pod", {"metadata": {"name": "a"}, "spec": {"containers": []}}, ""),
     ],

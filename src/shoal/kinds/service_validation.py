@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 from typing import Any
 
-from shoal.kinds.checks import is_port_name, one_of, parse_ip, port_number, said
+from shoal.kinds.checks import cidr, is_port_name, one_of, parse_ip, port_number, said
 from shoal.kinds.pod_containers import PROTOCOLS
 from shoal.kinds.pod_spec import ip_address
+from shoal.kinds.service_addresses import FIXED, fixed_addresses, validate_addresses
 from shoal.kinds.services import WITH_NODE_PORTS, is_external, is_headless, needs_health_check
 from shoal.objects.errors import Cause, duplicate, forbidden_field, invalid_value, not_supported, required
 from shoal.objects.names import is_dns1123_label, is_dns1123_subdomain, is_qualified_name, validate_labels
@@ -15,15 +15,18 @@ from shoal.objects.names import is_dns1123_label, is_dns1123_subdomain, is_quali
 Object = dict[str, Any]
 
 TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
-FAMILY_POLICIES = ("PreferDualStack", "RequireDualStack", "SingleStack")
-FIXED = "may not change once set"
+BALANCED = "may only be used when `type` is 'LoadBalancer'"
 
 
 def validate_service(obj: Object, old: Object | None) -> list[Cause]:
     spec = obj["spec"]
     if old is not None and spec == old.get("spec"):
-        return []
-    causes = [] if old is None else _fixed_addresses(spec, old.get("spec") or {})
+        return _balancer(obj.get("status") or {}, old.get("status") or {}, spec)
+    before = (old or {}).get("spec") or {}
+    wrong = validate_addresses(spec)
+    if wrong:
+        return wrong
+    causes = [] if old is None else fixed_addresses(spec, before) + _fixed_balancing(spec, before)
     kind, ports = spec.get("type"), spec.get("ports") or []
     if not ports and not is_headless(spec) and kind != "ExternalName":
         causes.append(required("spec.ports"))
@@ -37,16 +40,56 @@ def validate_service(obj: Object, old: Object | None) -> list[Cause]:
     causes += validate_labels(spec.get("selector"), "spec.selector")
     causes += one_of(spec.get("sessionAffinity"), "spec.sessionAffinity", "ClientIP", "None")
     causes += _affinity(spec)
-    if kind != "ExternalName":
-        causes += _addresses(spec)
-    for i, network in enumerate(spec.get("loadBalancerSourceRanges") or ()):
-        if not _is_network(network):
-            why = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
-            causes.append(invalid_value(f"spec.LoadBalancerSourceRanges[{i}]", network, why))
+    had = before.get("externalIPs") or ()
     for i, address in enumerate(spec.get("externalIPs") or ()):
-        causes += ip_address(address, f"spec.externalIPs[{i}]") or endpoint_ip(address, f"spec.externalIPs[{i}]")
+        at = f"spec.externalIPs[{i}]"
+        causes += (ip_address(address, at) if address not in had else []) or endpoint_ip(address, at)
     causes += one_of(kind, "spec.type", *TYPES)
-    return causes + _ports(ports, kind) + _balancing(spec)
+    causes += _ports(ports, kind)
+    if spec.get("loadBalancerSourceRanges"):
+        causes += _source_ranges(spec, before)
+    return causes + _balancing(spec)
+
+
+def _source_ranges(spec: Object, old: Object) -> list[Cause]:
+    """What was there may stay, whatever it is."""
+    path, had = "spec.LoadBalancerSourceRanges", old.get("loadBalancerSourceRanges") or ()
+    causes = [] if spec.get("type") == "LoadBalancer" else [forbidden_field(path, BALANCED)]
+    for i, network in enumerate(spec["loadBalancerSourceRanges"]):
+        causes += [] if network in had else cidr(network.strip(), f"{path}[{i}]")
+    return causes
+
+
+def _balancer(status: Object, old: Object, spec: Object) -> list[Cause]:
+    path, ingresses = "status.loadBalancer.ingress", (status.get("loadBalancer") or {}).get("ingress") or []
+    if not ingresses or status == old:
+        return []
+    if spec.get("type") != "LoadBalancer":
+        return [forbidden_field(path, "may only be used when `spec.type` is 'LoadBalancer'")]
+    causes: list[Cause] = []
+    for i, ingress in enumerate(ingresses):
+        at, address, mode, host = f"{path}[{i}]", ingress.get("ip"), ingress.get("ipMode"), ingress.get("hostname")
+        causes += ip_address(address, f"{at}.ip") if address else []
+        if mode is not None and not address:
+            causes.append(forbidden_field(f"{at}.ipMode", "may not be specified when `ip` is not set"))
+        else:
+            causes += one_of(mode, f"{at}.ipMode", "Proxy", "VIP")
+        if host:
+            causes += said(f"{at}.hostname", host, is_dns1123_subdomain(host))
+            if parse_ip(host) is not None:
+                causes.append(invalid_value(f"{at}.hostname", host, "must be a DNS name, not an IP address"))
+    return causes
+
+
+def _fixed_balancing(spec: Object, old: Object) -> list[Cause]:
+    causes: list[Cause] = []
+    named = spec.get("loadBalancerClass")
+    if spec.get("type") == old.get("type") == "LoadBalancer" and named != old.get("loadBalancerClass"):
+        causes.append(invalid_value("spec.loadBalancerClass", named, FIXED))
+    port = "healthCheckNodePort"
+    if needs_health_check(spec) and needs_health_check(old) and spec.get(port) != old.get(port):
+        causes.append(forbidden_field(f"spec.{port}", "field is immutable"))
+    return causes
 
 
 def _external_name(spec: Object) -> list[Cause]:
@@ -117,65 +160,15 @@ def _affinity(spec: Object) -> list[Cause]:
     return [invalid_value(path, seconds, "must be greater than 0 and less than 86400")]
 
 
-def _addresses(spec: Object) -> list[Cause]:
-    single, many = spec.get("clusterIP"), spec.get("clusterIPs") or []
-    causes: list[Cause] = []
-    if single and many and many[0] != single:
-        causes.append(invalid_value("spec.clusterIPs", many, "first value must match `clusterIP`"))
-    elif not single and many:
-        causes.append(invalid_value("spec.clusterIPs", many, "must be empty when `clusterIP` is not specified"))
-    families = spec.get("ipFamilies") or []
-    for i, family in enumerate(families):
-        causes += one_of(family, f"spec.ipFamilies[{i}]", "IPv4", "IPv6")
-        if family in families[:i]:
-            causes.append(duplicate(f"spec.ipFamilies[{i}]", family))
-    causes += one_of(spec.get("ipFamilyPolicy"), "spec.ipFamilyPolicy", *FAMILY_POLICIES)
-    if many and many[0] == "None":
-        if len(many) > 1:
-            causes.append(invalid_value("spec.clusterIPs", many, "'None' must be the first and only value"))
-        return causes
-    for i, address in enumerate(many):
-        causes += ip_address(address, f"spec.clusterIPs[{i}]")
-    if len(many) > 2:
-        causes.append(invalid_value("spec.clusterIPs", many, "may only hold up to 2 values"))
-    return causes
-
-
-def _is_network(text: str) -> bool:
-    try:
-        ipaddress.ip_network(text.strip(), strict=False)
-    except ValueError:
-        return False
-    return "/" in text
-
-
-def _fixed_addresses(spec: Object, old: Object) -> list[Cause]:
-    if "ExternalName" in (spec.get("type"), old.get("type")) or (is_headless(spec) and is_headless(old)):
-        return []
-    new_ips, old_ips = spec.get("clusterIPs") or [], old.get("clusterIPs") or []
-    causes = [
-        invalid_value(f"spec.clusterIPs[{i}]", new_ips, FIXED)
-        for i, (new, before) in enumerate(zip(new_ips, old_ips, strict=False))
-        if new != before
-    ]
-    if old_ips and not new_ips:
-        causes.append(invalid_value("spec.clusterIPs[0]", new_ips, "primary clusterIP can not be unset"))
-    families, before = spec.get("ipFamilies") or [], old.get("ipFamilies") or []
-    if is_headless(spec) == is_headless(old) and families and before and families[0] != before[0]:
-        causes.append(invalid_value("spec.ipFamilies[0]", families, FIXED))
-    return causes
-
-
 def _balancing(spec: Object) -> list[Cause]:
     causes: list[Cause] = []
-    balanced = spec.get("type") == "LoadBalancer"
-    why = "may only be used when `type` is 'LoadBalancer'"
-    if not balanced:
-        if spec.get("loadBalancerSourceRanges"):
-            causes.append(forbidden_field("spec.LoadBalancerSourceRanges", why))
+    if spec.get("type") != "LoadBalancer":
         for field in ("allocateLoadBalancerNodePorts", "loadBalancerClass"):
             if spec.get(field) is not None:
-                causes.append(forbidden_field(f"spec.{field}", why))
+                causes.append(forbidden_field(f"spec.{field}", BALANCED))
+    elif spec.get("loadBalancerClass") is not None:
+        name = spec["loadBalancerClass"]
+        causes += said("spec.loadBalancerClass", name, is_qualified_name(name))
     policy = spec.get("externalTrafficPolicy")
     if is_external(spec):
         causes += one_of(policy, "spec.externalTrafficPolicy", "Cluster", "Local")

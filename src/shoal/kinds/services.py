@@ -75,51 +75,63 @@ def pair_addresses(spec: Object, old: Object) -> None:
     single, many = spec.get("clusterIP"), spec.get("clusterIPs")
     if single and (not many or (many == old.get("clusterIPs") and single != old.get("clusterIP"))):
         spec["clusterIPs"] = [single]
-    elif many and not single and many == old.get("clusterIPs"):
+    elif many and not single and old and many == old.get("clusterIPs"):
         del spec["clusterIPs"]
 
 
 def update_service(new: Object, old: Object) -> None:
     """What was allocated stays when the client leaves it out, and goes when the type has no use for it."""
     spec, before = new["spec"], old.get("spec") or {}
-    pair_addresses(spec, before)
     _keep_allocated(spec, before)
+    pair_addresses(spec, before)
     if before.get("type") != "ExternalName" and spec.get("type") == "ExternalName":
         if spec.get("clusterIP") == before.get("clusterIP") and spec.get("clusterIPs") == before.get("clusterIPs"):
             spec.pop("clusterIP", None)
             spec.pop("clusterIPs", None)
-        for field in ("ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"):
-            if spec.get(field) == before.get(field):
-                spec.pop(field, None)
+        _drop_kept(spec, before, "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy")
     if before.get("type") in WITH_NODE_PORTS and spec.get("type") not in WITH_NODE_PORTS:
         had = {port.get("nodePort") for port in before.get("ports") or ()}
         if all(port.get("nodePort") in had for port in spec.get("ports") or () if port.get("nodePort")):
-            for port in spec.get("ports") or ():
-                port.pop("nodePort", None)
+            # The ports of a patched object are those of the old one too.
+            spec["ports"] = [{k: v for k, v in port.items() if k != "nodePort"} for port in spec.get("ports") or ()]
+    if needs_health_check(before) and not needs_health_check(spec):
+        _drop_kept(spec, before, "healthCheckNodePort")
     if before.get("type") == "LoadBalancer" and spec.get("type") != "LoadBalancer":
-        for field in ("allocateLoadBalancerNodePorts", "loadBalancerClass", "healthCheckNodePort"):
-            if spec.get(field) == before.get(field):
-                spec.pop(field, None)
-    policy = before.get("externalTrafficPolicy")
-    if is_external(before) and not is_external(spec) and spec.get("externalTrafficPolicy") == policy:
-        spec.pop("externalTrafficPolicy", None)
+        _drop_kept(spec, before, "allocateLoadBalancerNodePorts", "loadBalancerClass")
+    if is_external(before) and not is_external(spec):
+        _drop_kept(spec, before, "externalTrafficPolicy")
     if spec.get("type") != "LoadBalancer":
         new["status"] = {**(new.get("status") or {}), "loadBalancer": {}}
+
+
+def _drop_kept(spec: Object, before: Object, *fields: str) -> None:
+    """What the client has not changed either."""
+    for field in fields:
+        if spec.get(field) == before.get(field):
+            spec.pop(field, None)
 
 
 def _keep_allocated(spec: Object, before: Object) -> None:
     if spec.get("type") == "ExternalName" or before.get("type") == "ExternalName":
         return
-    if not spec.get("clusterIP") and not spec.get("clusterIPs") and before.get("clusterIP"):
-        spec["clusterIP"], spec["clusterIPs"] = before["clusterIP"], list(before.get("clusterIPs") or ())
+    if not spec.get("clusterIP") and before.get("clusterIP"):
+        spec["clusterIP"] = before["clusterIP"]
+    if not spec.get("clusterIPs") and before.get("clusterIPs"):
+        spec["clusterIPs"] = list(before["clusterIPs"])
     for field in ("ipFamilies", "ipFamilyPolicy"):
-        if spec.get(field) is None and before.get(field) is not None:
+        if not spec.get(field) and before.get(field) is not None:
             spec[field] = before[field]
     if spec.get("type") in WITH_NODE_PORTS and before.get("type") in WITH_NODE_PORTS:
-        had = {(p.get("protocol"), p.get("port")): p.get("nodePort") for p in before.get("ports") or ()}
-        for port in spec.get("ports") or ():
-            kept = had.get((port.get("protocol"), port.get("port")))
-            if not port.get("nodePort") and kept:
-                port["nodePort"] = kept
-        if needs_health_check(spec) and not spec.get("healthCheckNodePort") and before.get("healthCheckNodePort"):
-            spec["healthCheckNodePort"] = before["healthCheckNodePort"]
+        _keep_node_ports(spec.get("ports") or [], before.get("ports") or [])
+    if needs_health_check(spec) and needs_health_check(before) and not spec.get("healthCheckNodePort"):
+        spec["healthCheckNodePort"] = before.get("healthCheckNodePort")
+
+
+def _keep_node_ports(ports: list[Object], before: list[Object]) -> None:
+    """By the name of the port: the rest of it may have changed."""
+    had = {port.get("name"): port.get("nodePort") for port in before}
+    used = {port.get("nodePort") for port in ports} & set(had.values())
+    for port in ports:
+        kept = had.get(port.get("name"))
+        if kept and not port.get("nodePort") and kept not in used:
+            port["nodePort"] = kept

@@ -1,14 +1,16 @@
-"""Why Go could not read a time, in the words of its `time.Parse`. Pure."""
+"""Why Go could not read a time, in the words of its `time.Parse`, and how it writes one. Pure."""
 
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
 SECONDS = "2006-01-02T15:04:05Z07:00"
 """metav1.Time"""
 MICROSECONDS = "2006-01-02T15:04:05.000000Z07:00"
 """metav1.MicroTime, which has just six digits after the point."""
 
+_LENGTHS = {SECONDS: 20, MICROSECONDS: 27}
 _DATE = (("2006", 4, 0, 9999), "-", ("01", 2, 1, 12), "-", ("02", 2, 1, 31))
 _TIME = ("T", ("15", 2, 0, 23), ":", ("04", 2, 0, 59), ":", ("05", 2, 0, 59))
 _PARTS = _DATE + _TIME
@@ -23,6 +25,20 @@ _match_micro_time = re.compile(
 
 def is_micro_time(text: str) -> bool:
     return _match_micro_time(text) is not None
+
+
+def written(text: str, layout: str) -> str:
+    """As Go writes it again: in UTC, with as many digits as the layout has. What cannot be read stays as it is."""
+    if len(text) == _LENGTHS[layout] and text[-1] == "Z":
+        return text
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    if moment.tzinfo is None or problem(text, layout):
+        return text
+    digits = "microseconds" if layout == MICROSECONDS else "seconds"
+    return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec=digits)}Z"
 
 
 def problem(text: str, layout: str) -> str:

@@ -12,7 +12,7 @@ from base64 import b64decode
 from collections.abc import Callable
 from typing import Any
 
-from shoal.objects import gotime
+from shoal.objects import gostructs, gotime
 from shoal.objects.quantity import Quantity
 from shoal.objects.schema.formats import is_date_time
 
@@ -45,10 +45,14 @@ def problem(value: Any, kind: str, schema: Schema, resolve: Resolve) -> str:
     return noted[0] if noted else ""
 
 
-def _members(value: Any, properties: Schema, resolve: Resolve, struct: str, path: str, noted: list[str]) -> None:
+def _members(
+    value: Any, properties: Schema, resolve: Resolve, struct: str, path: str, noted: list[str], definition: str = ""
+) -> None:
     for key, each in value.items():
         if key in properties:
-            _look(each, properties[key], resolve, struct, f"{path}.{key}".lstrip("."), noted)
+            within = gostructs.embedded(definition, key) if definition else ""
+            at = ".".join(part for part in (path, within, key) if part)
+            _look(each, properties[key], resolve, struct, at, noted)
 
 
 def _look(value: Any, schema: Schema, resolve: Resolve, struct: str, path: str, noted: list[str]) -> None:
@@ -59,13 +63,17 @@ def _look(value: Any, schema: Schema, resolve: Resolve, struct: str, path: str, 
         _read_quantity(value)
         return
     if name == _MICRO_TIME:
-        _read_micro_time(value)
+        if isinstance(value, str):
+            _read_micro_time(value)
+        else:
+            noted.append(_cannot(value, struct, path, "string"))
         return
-    schema = resolve(_reference(schema)) if name else schema
+    definition = _reference(schema) if name else ""
+    schema = resolve(definition) if name else schema
     kind, properties = schema.get("type"), schema.get("properties")
     if kind == "object" and properties is not None:
         if isinstance(value, dict):
-            _members(value, properties, resolve, name.rpartition(".")[2], path, noted)
+            _members(value, properties, resolve, name.rpartition(".")[2], path, noted, definition)
         else:
             noted.append(_cannot(value, struct, path, name))
     elif kind in ("object", "array"):
@@ -84,9 +92,7 @@ def _look(value: Any, schema: Schema, resolve: Resolve, struct: str, path: str, 
         noted.append(said)
 
 
-def _read_micro_time(value: Any) -> None:
-    if not isinstance(value, str):
-        raise _Refused(f"json: cannot unmarshal {_KINDS.get(type(value), 'number')} into Go value of type string")
+def _read_micro_time(value: str) -> None:
     if said := gotime.problem(value, gotime.MICROSECONDS):
         raise _Refused(said)
 

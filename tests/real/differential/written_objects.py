@@ -200,7 +200,7 @@ def _namespaces() -> Iterator[Ask]:
     yield Ask("GET", path)
     yield Ask("PUT", f"{path}/finalize", namespace("passing", spec={"finalizers": []}))
     yield Ask("GET", path)
-    yield Ask("POST", f"{path}/configmaps", config_map("later"))
+    yield Ask("POST", f"{path}/configmaps", config_map("later"), until=404)
     yield Ask("POST", "/api/v1/namespaces", namespace("a.b"))
     yield Ask("POST", "/api/v1/namespaces", namespace("x" * 64))
     yield Ask("POST", "/api/v1/namespaces?dryRun=All", namespace("odd", spec={"finalizers": ["x", "Bad One"]}))

@@ -15,6 +15,7 @@ import orjson
 
 from shoal.apiserver.cache import Entry
 from shoal.apiserver.core import Call, Core
+from shoal.kinds.service_addresses import validate_addresses
 from shoal.kinds.services import WITH_NODE_PORTS, needs_health_check
 from shoal.objects.conditions import condition_is
 from shoal.objects.errors import Cause, InternalError, invalid_object, invalid_value
@@ -32,15 +33,19 @@ _ELSEWHERE = "the provided network does not match the current range"
 _FULL = "Internal error occurred: failed to allocate a {}: range is full"
 
 
-def allocate(core: Core, call: Call, new: Object) -> None:
+def allocate(core: Core, call: Call, new: Object, old: Object | None = None) -> None:
     """Checks the addresses and ports a Service asks for, and gives it those it leaves to the server."""
     if call.cluster.profile == "hub":
         return  # it has no network: the cluster a Service is copied to gives it an address
     spec = new["spec"]
+    causes = [] if old is None else validate_addresses(spec)
+    if causes:
+        raise invalid_object("Service", "", new["metadata"].get("name") or "", causes)
     others = _others(call, new["metadata"])
-    causes: list[Cause] = []
     if spec.get("type") != "ExternalName":
-        causes += _address(core, call, spec, others)
+        # One that has an address keeps it: validation says so.
+        if old is None or old["spec"].get("type") == "ExternalName" or not spec.get("clusterIP"):
+            causes += _address(core, call, spec, others)
         _families(spec)
     if spec.get("type") in WITH_NODE_PORTS:
         causes += _node_ports(core, spec, others)

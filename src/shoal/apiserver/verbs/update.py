@@ -97,12 +97,13 @@ async def change(
         new = make(old)
         _check_preconditions(call, entry, old, new)
         _carry_over(call, new, old)
-        if call.target.subresource:
+        late = call.target.subresource in ("", "status", "approval")
+        if not late:
             _prepare(call, new, old)
         if not owned:
             # Before what the server makes of it: a field is the client's that wrote it, even where it is not kept.
             own(core, call, options, old, new)
-        if not call.target.subresource:
+        if late:
             _prepare(call, new, old)
         _count_generation(call, new, old)
         admit(core, call, new, old)
@@ -200,7 +201,11 @@ def _check_uid(call: Call, given: str | None, old: Object) -> None:
 
 def _carry_over(call: Call, new: Object, old: Object) -> None:
     """What a client cannot change stays as it was, whether sent or not."""
-    metadata, before = new["metadata"], old["metadata"]
+    before = old["metadata"]
+    if new["metadata"] is before:
+        # A patch that leaves it alone shares it with the old object, which has to stay as it was.
+        new["metadata"] = dict(before)
+    metadata = new["metadata"]
     place(call, metadata)
     distinct_owners(call, metadata)
     metadata.setdefault("uid", before["uid"])
@@ -215,7 +220,6 @@ def _carry_over(call: Call, new: Object, old: Object) -> None:
     fill_in(call, new)
     if call.target.subresource in ("status", "approval"):
         _only_status(new, old, resource.rules.status_metadata)
-        resource.rules.prepare_status(new, old)
         return
     if resource.status:
         if "status" in old:
@@ -225,7 +229,9 @@ def _carry_over(call: Call, new: Object, old: Object) -> None:
 
 
 def _prepare(call: Call, new: Object, old: Object) -> None:
-    if call.target.subresource not in ("status", "approval", "finalize"):
+    if call.target.subresource in ("status", "approval"):
+        call.resource.rules.prepare_status(new, old)
+    elif call.target.subresource != "finalize":
         call.resource.rules.prepare_update(new, old)
 
 
