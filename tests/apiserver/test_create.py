@@ -206,14 +206,20 @@ def test_yaml_is_read_as_kubernetes_reads_it(widgets: Cluster) -> None:
     assert made["data"] == {"day": "2001-01-01", "time": "12:30:00"}
 
 
-def test_a_posted_name_in_the_path_is_not_allowed(widgets: Cluster) -> None:
+def test_a_name_in_the_path_is_for_custom_kinds_and_says_nothing(widgets: Cluster) -> None:
     message = "the server does not allow this method on the requested resource"
-    refused(widgets.post(f"{WIDGETS}/a", widget("a")), 405, "MethodNotAllowed", message)
+    refused(widgets.post(f"{MAPS}/a", config_map("a")), 405, "MethodNotAllowed", message)
+    assert widgets.post(f"{WIDGETS}/other", widget("a")).ok()["metadata"]["name"] == "a"
+    assert widgets.get(f"{WIDGETS}/other").status == 404
 
 
 def test_an_unknown_kind_is_not_found(widgets: Cluster) -> None:
-    for path in ("/apis/example.com/v1/gadgets", "/apis/example.com/v9/widgets", "/apis/other.com/v1/widgets"):
+    """A group of the server's own says so; other paths are no paths."""
+    for path in ("/api/v1/gadgets", "/apis/coordination.k8s.io/v9/leases"):
         refused(widgets.post(path, {}), 404, "NotFound", "the server could not find the requested resource")
+    for path in ("/apis/example.com/v1/gadgets", "/apis/example.com/v9/widgets", "/apis/other.com/v1/widgets"):
+        answer = widgets.post(path, {})
+        assert (answer.status, answer.body) == (404, b"404 page not found\n")
 
 
 def test_schema_violations_are_listed_field_by_field(widgets: Cluster) -> None:

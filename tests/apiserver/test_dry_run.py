@@ -161,3 +161,11 @@ def test_no_token_is_made(cluster: Cluster) -> None:
     cluster.post(accounts, {"metadata": {"name": "a"}}).ok()
     answer = cluster.post(f"{accounts}/a/token?{DRY}", {"spec": {}}).ok()
     assert not answer["status"]["token"]
+
+
+def test_all_that_is_asked_for_has_to_be_known(cluster: Cluster) -> None:
+    answer = cluster.post(f"{MAPS}?{DRY}&dryRun=Other", config_map("a"))
+    assert (answer.status, answer["reason"]) == (422, "Invalid")
+    assert 'dryRun: Unsupported value: ["All","Other"]: supported values: "All"' in answer["message"]
+    assert cluster.post(f"{MAPS}?{DRY}&{DRY}", config_map("a")).status == 201
+    assert cluster.get(f"{MAPS}/a").status == 404

@@ -395,3 +395,28 @@ def test_a_large_list_is_compressed(cluster: Cluster) -> None:
     answer.body = gzip.decompress(answer.body)
     assert names(answer.json) == ["m0", "m1", "m2", "m3"]
     assert answer.json["items"] == cluster.get(MAPS).ok()["items"]
+
+
+def test_metadata_is_asked_for_as_what_it_is(widgets: Cluster) -> None:
+    widgets.post(MAPS, config_map("a")).ok()
+    for path, kind, said in (
+        (MAPS, "PartialObjectMetadata", "a list (*core.ConfigMapList)"),
+        (f"{MAPS}/a", "PartialObjectMetadataList", "not a list (*core.ConfigMap)"),
+    ):
+        answer = widgets.get(path, Accept=f"application/json;as={kind};g=meta.k8s.io;v=v1")
+        assert answer.status == 406
+        assert answer["message"] == f"you requested {kind}, but the requested object is {said}"
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("continue=x&resourceVersion=1", "illegal base64 data at input byte 0"),
+        ("continue=bm90IGl0", "invalid character 'o' in literal null (expecting 'u')"),
+        ("continue=bm90IGl0&labelSelector=a%3Ex", "for 'Gt', 'Lt' operators, the value must be an integer"),
+        ("resourceVersion=99999999999&fieldSelector=a%3Db%3Dc", "unescaped character in value: 61"),
+    ],
+)
+def test_what_cannot_be_read_is_told_first(cluster: Cluster, query: str, said: str) -> None:
+    answer = cluster.get(f"{MAPS}?{query}")
+    assert (answer.status, answer["message"].endswith(said)) == (400, True), answer["message"]

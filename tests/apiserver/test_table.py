@@ -98,7 +98,9 @@ def test_what_goes_with_a_row(include: str, expected: object) -> None:
 
 
 def test_an_unknown_include() -> None:
-    with pytest.raises(BadRequest, match=r"includeObject: Invalid value: \"All\": must be 'Metadata', 'Object', 'None', or empty$"):
+    with pytest.raises(
+        BadRequest, match=r"includeObject: Invalid value: \"All\": must be 'Metadata', 'Object', 'None', or empty$"
+    ):
         table(crontab(), OBJECT, include="All")
 
 

@@ -164,6 +164,20 @@ def test_a_bad_selector_is_refused_before_the_stream(widgets: Cluster) -> None:
         assert (answer.status, answer["reason"]) == (400, "BadRequest")
 
 
+def test_paths_of_old_watch_as_well(cluster: Cluster) -> None:
+    for name in ("a", "b"):
+        cluster.post(MAPS, config_map(name)).ok()
+    with cluster.watch(f"{MAPS.replace('/v1/', '/v1/watch/')}?timeoutSeconds=1") as watch:
+        assert told(watch) == [("ADDED", "a"), ("ADDED", "b")]
+    with cluster.watch(f"{MAPS.replace('/v1/', '/v1/watch/')}/b?timeoutSeconds=1") as watch:
+        assert told(watch) == [("ADDED", "b")]
+
+
+def test_a_watch_from_nowhere_does_not_go_on(cluster: Cluster) -> None:
+    answer = cluster.get(f"{MAPS}?watch=true&continue=x")
+    assert (answer.status, answer["reason"]) == (422, "Invalid")
+
+
 def test_a_timeout_ends_the_stream_properly(cluster: Cluster) -> None:
     cluster.post(MAPS, config_map("a")).ok()
     with cluster.watch(f"{MAPS}?timeoutSeconds=1") as watch:

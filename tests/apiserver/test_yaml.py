@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from shoal.apiserver.forms import dump_yaml
 from shoal.objects import yaml_read
+from shoal.objects.errors import BadRequest
 from tests.serving import WIDGETS, Answer, Cluster, config_map, widget
 
 YAML = "application/yaml"
@@ -73,3 +74,24 @@ def test_what_is_written_is_read_back(value: object) -> None:
 def test_equal_values_are_written_twice() -> None:
     one = {"a": ["b"]}
     assert b"*" not in dump_yaml({"x": one, "y": one})
+
+
+def test_bodies_are_read_as_go_reads_them() -> None:
+    assert yaml_read.loads(b"b: n\na: y\n---\nc: [\n") == {"a": True, "b": False}
+    assert list(yaml_read.loads(b"b: 1\na: 2\n")) == ["a", "b"]
+    assert yaml_read.duplicates(b"a: 1\na: 2\n") == ['line 2: key "a" already set in map']
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"a: [\n", "yaml: line 1: did not find expected node content"),
+        (b"a:\n\t- b\n", "yaml: line 2: found character that cannot start any token"),
+        (b"a: *b\n", "yaml: anchor 'b' value contains itself, or unknown anchor"),
+        (b"a: .nan\n", "json: unsupported value: .nan"),
+    ],
+)
+def test_what_is_no_yaml(text: bytes, said: str) -> None:
+    with pytest.raises(BadRequest) as caught:
+        yaml_read.loads(text)
+    assert caught.value.message == said

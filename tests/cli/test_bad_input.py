@@ -108,7 +108,7 @@ NAMES: dict[str, Case] = {
     "manifest, torn": (
         "apply -f {torn} --kubeconfig {good}",
         FAILED,
-        "{torn} cannot be read: error decoding",
+        "{torn} cannot be read: yaml: line 1: did not find",
         "YAML or",
     ),
     "manifest, binary": ("plan -f {binary} --kubeconfig {good}", FAILED, "{binary} cannot be read", "YAML or JSON"),

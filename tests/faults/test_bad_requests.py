@@ -22,28 +22,36 @@ NO_METHOD = "the server does not allow this method on the requested resource"
     [
         "/api/v9/pods",
         "/api/v1/nopes",
-        "/apis/nope.example.com/v1/widgets",
-        "/apis/example.com/v9/namespaces/default/widgets",
-        "/apis/example.com/v1/namespaces/default/gadgets",
-        f"{WIDGETS}/a/nope",
+        "/apis/coordination.k8s.io/v9/leases",
         f"{CONFIG_MAPS}/a/status",
         f"{CONFIG_MAPS}/a/b/c/d",
-        "/apis/example.com/v1/namespaces/default/widgets/a/status/more",
-        "/healthz/nope",
     ],
 )
 def test_unknown_paths_are_not_found(cluster: Cluster, path: str) -> None:
     refused(cluster.get(path), 404, "NotFound", NOWHERE)
 
 
-def test_a_path_of_nothing_is_not_found_in_plain_words(cluster: Cluster) -> None:
-    answer = cluster.get("/nope")
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/nope",
+        "//api/v1/pods",
+        "/apis/nope.example.com/v1/widgets",
+        "/apis/example.com/v9/namespaces/default/widgets",
+        "/apis/example.com/v1/namespaces/default/gadgets",
+        "/healthz/nope",
+    ],
+)
+def test_a_path_of_nothing_is_not_found_in_plain_words(cluster: Cluster, path: str) -> None:
+    answer = cluster.get(path)
     assert (answer.status, answer.body) == (404, b"404 page not found\n")
 
 
 def test_unknown_objects_are_not_found_by_their_name(cluster: Cluster) -> None:
     refused(cluster.get(f"{CONFIG_MAPS}/nope"), 404, "NotFound", 'configmaps "nope" not found')
     refused(cluster.delete(f"{WIDGETS}/nope"), 404, "NotFound", 'widgets.example.com "nope" not found')
+    for part in ("nope", "status/more"):
+        refused(cluster.get(f"{WIDGETS}/a/{part}"), 404, "NotFound", 'widgets.example.com "a" not found')
     other = Cluster(cluster.server, "nope")
     refused(other.get("/api/v1/namespaces"), 404, "NotFound", 'logicalclusters.core.shoal.dev "nope" not found')
     other.close()
@@ -55,8 +63,10 @@ def test_invalid_escapes_and_utf8_in_paths_are_refused(cluster: Cluster, path: s
 
 
 def test_escaped_slashes_and_dots_lead_nowhere(cluster: Cluster) -> None:
-    for path in ("/api/v1/namespaces/default/configmaps/..%2f..%2fsecrets", "/api/v1/namespaces/..", "/api/v1/%00"):
+    for path in ("/api/v1/namespaces/default/configmaps/..%2f..%2fsecrets", "/api/v1/%00"):
         assert cluster.get(path).status == 404, path
+    message = "Name parameter invalid: \"..\": may not be '..'"
+    refused(cluster.get("/api/v1/namespaces/.."), 400, "BadRequest", message)
 
 
 @pytest.mark.parametrize(

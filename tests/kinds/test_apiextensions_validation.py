@@ -207,3 +207,10 @@ def test_other_shapes_are_told(spec: Object, told: str) -> None:
 )
 def test_schemas_of_other_shapes_are_told(schema: Object, told: str) -> None:
     assert messages(crd(schema)) == [SCHEMA + told]
+
+
+def test_the_status_alone_is_not_held_against_the_versions() -> None:
+    old = crd()
+    new = copy.deepcopy(old)
+    new["status"] = {"storedVersions": ["v1", "v9"]}
+    assert validate_crd(new, old) == []

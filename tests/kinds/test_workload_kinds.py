@@ -105,10 +105,15 @@ def test_counts_of_a_status_fit_together() -> None:
 
 
 def test_what_of_a_stateful_set_may_change() -> None:
-    old = workload(serviceName="a", volumeClaimTemplates=[{"metadata": {"name": "data"}, "spec": {}}])
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    old = workload(serviceName="a", volumeClaimTemplates=[{"metadata": {"name": "data"}, "spec": claim}])
     old["spec"]["template"]["spec"]["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/d"}]
     apps.default_stateful_set(old)
     assert validate_stateful_set(old, None) == []
+    nothing = copy.deepcopy(old)
+    nothing["spec"]["volumeClaimTemplates"][0]["spec"] = {}
+    missing = {cause.field for cause in validate_stateful_set(nothing, None)}
+    assert missing == {f"spec.volumeClaimTemplates[0].spec.{field}" for field in ("accessModes", "resources[storage]")}
     new = copy.deepcopy(old)
     new["spec"] |= {"replicas": 5, "minReadySeconds": 3}
     assert validate_stateful_set(new, old) == []

@@ -18,7 +18,8 @@ from shoal.apiserver.registry import Resource
 from shoal.apiserver.tokens import TokenSigner
 from shoal.apiserver.webhooks.configurations import Webhooks
 from shoal.clock import Clock
-from shoal.objects.errors import NotFound
+from shoal.objects.errors import BadRequest, NotFound, show
+from shoal.objects.names import is_path_segment_name
 from shoal.objects.wire import Request
 from shoal.store.interface import Store
 
@@ -84,8 +85,11 @@ class Call:
             raise self.not_found()
         return entry
 
-    def not_found(self, name: str = "") -> NotFound:
+    def not_found(self, name: str = "") -> NotFound | BadRequest:
         name = name or self.target.name
+        if problems := is_path_segment_name(name):
+            # Nothing can be called so, as upstream says when it looks.
+            return BadRequest(f"Name parameter invalid: {show(name)}: {';'.join(problems)}")
         return NotFound(
             f'{self.resource.group_resource} "{name}" not found',
             name=name,

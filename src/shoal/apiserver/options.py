@@ -33,12 +33,14 @@ _FALSE = {"0", "f", "false", "False", "FALSE", "F", ""}
 
 
 def parse_query(query: str) -> dict[str, str]:
-    """First value wins, as Go's `Values.Get` has it."""
+    """First value wins, as Go's `Values.Get` has it. Of a list all are kept, one a line."""
     if not query:
         return {}
     found: dict[str, str] = {}
     try:
         for key, value in parse_qsl(query, keep_blank_values=True, max_num_fields=200):
+            if key == "dryRun" and key in found:
+                value = f"{found.pop(key)}\n{value}"
             found.setdefault(key, value)
     except ValueError as error:
         raise BadRequest(f"invalid query: {error}") from None
@@ -232,8 +234,8 @@ def write_options(query: Mapping[str, str], kind: str) -> WriteOptions:
         return WriteOptions()
     causes: list[Cause] = []
     dry_run = query.get("dryRun")
-    if dry_run not in (None, "All"):
-        causes.append(not_supported("dryRun", [dry_run], ["All"]))
+    if dry_run is not None and set(asked := dry_run.split("\n")) != {"All"}:
+        causes.append(not_supported("dryRun", asked, ["All"]))
     manager = query.get("fieldManager", "")
     if len(manager.encode()) > 128:
         causes.append(too_long("fieldManager", 128))
@@ -246,7 +248,7 @@ def write_options(query: Mapping[str, str], kind: str) -> WriteOptions:
         causes.append(not_supported("fieldValidation", validation, ["", "Ignore", "Strict", "Warn"]))
     if causes:
         raise invalid_object(kind, "meta.k8s.io", "", causes)
-    return WriteOptions(dry_run == "All", manager, validation, boolean(query, "force") if "force" in query else None)
+    return WriteOptions(dry_run is not None, manager, validation, boolean(query, "force") if "force" in query else None)
 
 
 @dataclass(slots=True)
@@ -270,7 +272,7 @@ def delete_options(query: Mapping[str, str], body: dict[str, Any] | None) -> Del
         if "orphanDependents" in query:
             body["orphanDependents"] = boolean(query, "orphanDependents")
         if "dryRun" in query:
-            body["dryRun"] = [query["dryRun"]]
+            body["dryRun"] = query["dryRun"].split("\n")
     dry_run = body.get("dryRun") or []
     if not isinstance(dry_run, list) or any(item != "All" for item in dry_run):
         causes.append(not_supported("dryRun", dry_run, ["All"]))

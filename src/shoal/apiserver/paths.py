@@ -28,6 +28,8 @@ class Target(NamedTuple):
     namespace: str = ""
     name: str = ""
     subresource: str = ""
+    watched: bool = False
+    """Below `watch/`, as paths were before there was a query for it."""
 
     @property
     def is_resource(self) -> bool:
@@ -40,6 +42,8 @@ def parse(path: str) -> Target:
     if path.startswith("/clusters/"):
         cluster, slash, rest = path[10:].partition("/")
         path = slash + rest or "/"
+    if path.startswith("//"):
+        return Target(cluster, path)
     parts = path.strip("/").split("/")
     if parts[0] == "api" and len(parts) > 2:
         return _resource(cluster, path, "", parts[1], parts[2:])
@@ -50,12 +54,14 @@ def parse(path: str) -> Target:
 
 def _resource(cluster: str, path: str, group: str, version: str, rest: list[str]) -> Target:
     namespace = ""
+    watched = rest[0] == "watch" and len(rest) > 1
+    rest = rest[1:] if watched else rest
     if rest[0] == "namespaces" and len(rest) > 2 and not (group == "" and rest[2] in ("status", "finalize")):
         namespace, rest = rest[1], rest[2:]
     plural = rest[0]
     name = rest[1] if len(rest) > 1 else ""
     subresource = "/".join(rest[2:])
-    return Target(cluster, path, group, version, plural, namespace, name, subresource)
+    return Target(cluster, path, group, version, plural, namespace, name, subresource, watched)
 
 
 def verb_of(method: str, target: Target, watching: bool) -> str:
@@ -63,6 +69,7 @@ def verb_of(method: str, target: Target, watching: bool) -> str:
     if not target.plural:
         return method.lower()
     verb = _VERBS.get(method, method.lower())
+    watching = watching or target.watched
     if not target.name:
         if verb == "get":
             return "watch" if watching else "list"

@@ -14,13 +14,15 @@ from shoal.objects.errors import BadRequest, invalid_object, invalid_value
 Object = dict[str, Any]
 
 _TYPE_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
-_SCHEME = 'in scheme "pkg/runtime/scheme.go:111"'
+SCHEME = 'in scheme "pkg/runtime/scheme.go:111"'
 """Where upstream keeps its kinds, as it says itself."""
 _JSON = {list: "array", str: "string", bool: "bool"}
 
 
 def unrecognized(body: bytes, kind: str, why: str) -> BadRequest:
-    """Shows the beginning of what came, as upstream does: text of an object, else its bytes."""
+    """Shows the beginning of what came, as upstream does: text of an object, else its bytes. No kind: the why alone."""
+    if not kind:
+        return BadRequest(why)
     shown = body[:30].decode(errors="replace") if body[:1] == b"{" else body[:30].hex() or "<empty>"
     more = " ..." if len(body) > 30 else ""
     return BadRequest(f"the object provided is unrecognized (must be of type {kind}): {why} ({shown}{more})")
@@ -82,7 +84,7 @@ def _check_builtin(resource: Resource, obj: Object, body: bytes | None, lenient:
     group, _, version = api_version.rpartition("/")
     title = _handled(resource, kind, version)
     if not _is_known(group, version, kind):
-        raise BadRequest(f'{title}: no kind "{kind}" is registered for version "{api_version}" {_SCHEME}')
+        raise BadRequest(f'{title}: no kind "{kind}" is registered for version "{api_version}" {SCHEME}')
     if kind != resource.kind:
         internal = resource.group.partition(".")[0] or "core"
         raise BadRequest(f"{title}: converting ({version}.{kind}) to ({internal}.{resource.kind}): unknown conversion")

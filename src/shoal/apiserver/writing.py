@@ -232,7 +232,7 @@ def own(core: Core, call: Call, options: WriteOptions, old: Object | None, new: 
         now=rfc3339(core.clock.now()),
         subresource=call.target.subresource,
         reset=ignored_fields(call),
-        alone=call.resource.stored_group != call.resource.group,
+        alone=call.resource.rules.alone,
     )
     if entries:
         new["metadata"]["managedFields"] = entries

@@ -251,7 +251,9 @@ def _checked(answer: bytes, status: int) -> Object:
     try:
         found: Object = orjson.loads(answer) if answer else {}
     except ValueError:
-        found = {"message": answer[:200].decode(errors="replace")}
+        # A path beside all resources is refused in plain words, which say less than what it means.
+        nowhere = "the server could not find the requested resource"
+        found = {"message": nowhere if status == 404 else answer[:200].decode(errors="replace")}
     if status >= 400:
         raise from_status(found, status)
     return found

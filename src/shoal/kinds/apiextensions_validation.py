@@ -44,7 +44,9 @@ def validate_crd(crd: Object, old: Object | None = None) -> list[Cause]:
         causes += _immutable(crd, old)
     status = crd.get("status") or {}
     causes += _names(status.get("acceptedNames") or {}, "status.acceptedNames")
-    causes += _stored_versions(status.get("storedVersions") or [], versions(crd))
+    if old is None or spec != old.get("spec"):
+        # Whoever writes the status alone is trusted with it, as upstream does.
+        causes += _stored_versions(status.get("storedVersions") or [], versions(crd))
     causes += _approval(crd, old)
     if spec.get("preserveUnknownFields"):
         told = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
@@ -87,6 +89,9 @@ def _spec(spec: Object, stored: list[Object]) -> Iterator[Cause]:
     for index, version in enumerate(listed):
         if (version.get("schema") or {}).get("openAPIV3Schema") is None:
             yield required(f"spec.versions[{index}].schema.openAPIV3Schema")
+    if spec.get("preserveUnknownFields") and any(_has_defaults(version.get("schema")) for version in listed):
+        told = "must be false in order to use defaults in the schema"
+        yield invalid_value("spec.preserveUnknownFields", True, told)
     for index, version in enumerate(listed):
         yield from version_causes(version, f"spec.versions[{index}]", listed, stored)
     called = [version.get("name") for version in listed]
@@ -103,6 +108,12 @@ def _spec(spec: Object, stored: list[Object]) -> Iterator[Cause]:
     yield from _names(names, "spec.names")
     yield from shared_causes(listed, stored)
     yield from _conversion(spec.get("conversion") or {})
+
+
+def _has_defaults(schema: object) -> bool:
+    if isinstance(schema, list):
+        return any(map(_has_defaults, schema))
+    return isinstance(schema, dict) and ("default" in schema or any(map(_has_defaults, schema.values())))
 
 
 def _group(group: str) -> Iterator[Cause]:

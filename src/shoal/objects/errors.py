@@ -255,8 +255,8 @@ def invalid_object(kind: str, group: str, name: str, causes: Iterable[Cause]) ->
     A cause's message carries no path on the wire; the summary does.
     """
     found = list(causes)
-    said = [c.message for c in found]
-    summary = said[0] if len(said) == 1 else "[" + ", ".join(dict.fromkeys(said)) + "]"
+    said = list(dict.fromkeys(c.message for c in found))
+    summary = said[0] if len(said) == 1 else "[" + ", ".join(said) + "]"
     title = f"{kind}.{group}" if group else kind
     bare = [Cause(c.reason, c.message.removeprefix(c.field + ": "), c.field) for c in found]
     return Invalid(f'{title} "{name}" is invalid: {summary}', name=name, group=group, kind=kind, causes=bare)

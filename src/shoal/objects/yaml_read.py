@@ -45,7 +45,7 @@ _construct: Any = SafeConstructor()
 def loads(data: bytes) -> Any:
     """The first document of the data; BadRequest, in Go's words, for what is no YAML or nothing JSON could say."""
     try:
-        # By way of JSON, as upstream: keys in order, and no two places that are one object, pruned and defaulted as one.
+        # By way of JSON, as upstream: keys in order, and no two places that are one object and would be pruned as one.
         return orjson.loads(orjson.dumps(_Reader(_events(data)).document(), option=orjson.OPT_SORT_KEYS))
     except (yaml.YAMLError, ValueError) as error:
         raise BadRequest(_said(error)) from None

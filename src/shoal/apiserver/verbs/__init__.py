@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from shoal.apiserver.core import Call, Core
+from shoal.apiserver.negotiate import patch_type
 from shoal.apiserver.verbs.binding import bind
 from shoal.apiserver.verbs.converted import converting
 from shoal.apiserver.verbs.create import create
@@ -27,7 +28,7 @@ from shoal.apiserver.verbs.services import create_service, patch_service, update
 from shoal.apiserver.verbs.token import create_token
 from shoal.apiserver.verbs.update import update
 from shoal.apiserver.verbs.watch import watch
-from shoal.objects.errors import MethodNotSupported, NotFound
+from shoal.objects.errors import BadRequest, MethodNotSupported, NotFound
 from shoal.objects.wire import Answer
 
 Read = Callable[[Core, Call], Answer]
@@ -80,6 +81,10 @@ def find_read(call: Call) -> Read | None:
     reads, writes = _tables(call)
     found = reads.get(call.verb)
     nameless = not call.name and call.verb in ("update", "patch")
+    if nameless and call.resource.custom:
+        if call.verb == "patch":
+            patch_type(call.request.headers.get("content-type", ""), custom=True)
+        raise BadRequest("name must be provided")
     if found is None and (call.verb not in writes or nameless or _is_nowhere(call)):
         raise _no_such_method(call)
     # A webhook converts what is read, and has to be waited for.
@@ -129,4 +134,6 @@ def _tables(call: Call) -> tuple[dict[str, Read], dict[str, Write]]:
         subresource = "proxy"
     if subresource in resource.subresources:
         return OTHERS.get((resource.plural, subresource), ({}, {}))
+    if resource.custom:
+        raise call.not_found()
     raise NotFound("the server could not find the requested resource")

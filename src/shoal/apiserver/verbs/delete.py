@@ -14,6 +14,7 @@ from shoal.apiserver.cache import Entry
 from shoal.apiserver.core import Call, Core
 from shoal.apiserver.encoding import encode, splice
 from shoal.apiserver.options import DeleteOptions, delete_options, list_options, resume
+from shoal.apiserver.recognizing import SCHEME
 from shoal.apiserver.render import many, one, served, served_object
 from shoal.apiserver.selection import selection
 from shoal.apiserver.verbs.grace import begin_deletion
@@ -85,9 +86,10 @@ async def _delete_one_of_many(core: Core, call: Call, entry: Entry, options: Del
 def _options(call: Call) -> DeleteOptions:
     body: Object | None = None
     if call.request.body:
-        body = read_body(call.request)
-        if body.get("kind") not in (None, "", "DeleteOptions"):
-            raise BadRequest("decoded object cannot be converted to DeleteOptions")
+        body = read_body(call.request, "")
+        kind, version = body.get("kind"), body.get("apiVersion") or "v1"
+        if kind not in (None, "", "DeleteOptions"):
+            raise BadRequest(f'no kind "{kind}" is registered for version "{version}" {SCHEME}')
     options = delete_options(call.query, body)
     if not options.policy and (call.resource.group, call.resource.plural) == ("batch", "jobs"):
         call.warnings.append(
@@ -211,6 +213,7 @@ def _check_namespace(call: Call, entry: Entry, uid: str, options: DeleteOptions)
 def _failed(call: Call, entry: Entry, why: str) -> Conflict:
     """Upstream names the kind, not the resource, when a deletion's precondition fails."""
     resource = call.resource
-    title = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+    group = resource.stored_group
+    title = f"{resource.kind}.{group}" if group else resource.kind
     message = f'Operation cannot be fulfilled on {title} "{entry.name}": {why}'
-    return Conflict(message, name=entry.name, group=resource.group, kind=resource.kind)
+    return Conflict(message, name=entry.name, group=group, kind=resource.kind)

@@ -14,6 +14,10 @@ LONGEST = 10**10
 """Three centuries: what a clock can still add to a date."""
 
 
+MARKED_ONLY = {"Namespace": "v1", "CustomResourceDefinition": "apiextensions.k8s.io/v1"}
+"""What these hold is deleted first: their own deletion is a plain update."""
+
+
 def begin_deletion(rules: Rules, obj: Object, asked: int | None, now: float) -> bool:
     """Marks the object, or shortens the time it has left. False: its deletion goes on as it was."""
     metadata = obj["metadata"]
@@ -21,8 +25,9 @@ def begin_deletion(rules: Rules, obj: Object, asked: int | None, now: float) -> 
         return _shorten(metadata, asked, now)
     seconds = min(rules.grace(obj, asked), LONGEST) if rules.grace is not None else 0
     metadata["deletionTimestamp"] = rfc3339(now + seconds)
-    if (obj["apiVersion"], obj["kind"]) != ("v1", "Namespace"):
-        metadata["deletionGracePeriodSeconds"] = seconds
+    if obj["kind"] in MARKED_ONLY and MARKED_ONLY[obj["kind"]] == obj["apiVersion"]:
+        return True
+    metadata["deletionGracePeriodSeconds"] = seconds
     if metadata.get("generation"):
         metadata["generation"] += 1
     return True

@@ -190,7 +190,7 @@ async def _apply(core: Core, call: Call, options: WriteOptions) -> Response:
             now=rfc3339(core.clock.now()),
             subresource=call.target.subresource,
             reset=ignored_fields(call),
-            alone=call.resource.stored_group != call.resource.group,
+            alone=call.resource.rules.alone,
         )
         if not call.resource.custom:
             call.resource.model().prune(made, collect=False)

@@ -26,5 +26,6 @@ def review(core: Core, call: Call) -> Response:
         namespace=call.namespace,
         authorizer=core.authorizer,
         authenticator=core.authenticator,
+        now=core.clock.now(),
     )
     return Response(201, orjson.dumps(said))

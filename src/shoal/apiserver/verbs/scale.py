@@ -33,7 +33,7 @@ def get_scale(core: Core, call: Call) -> Response:
 
 
 async def update_scale(core: Core, call: Call) -> Response:
-    body = read_body(call.request)
+    body = read_body(call.request, "Scale")
     if body.get("kind") not in (None, "", "Scale"):
         raise BadRequest(f'{body.get("kind")} in version "{body.get("apiVersion")}" cannot be handled as a Scale')
     name = member(body, "metadata").get("name") or call.name
