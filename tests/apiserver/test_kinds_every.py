@@ -13,7 +13,7 @@ from tests.apiserver.kind_samples import Object, samples
 from tests.serving import Cluster, Server, fresh_cluster
 
 TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
-NAMES = {"ipaddresses": "10.20.0.9", "apiservices": "v1.example.com"}
+NAMES = {"ipaddresses": "10.20.0.9", "apiservices": "v1.example.net"}
 NOT_OBJECTS = ("authentication.k8s.io", "authorization.k8s.io", "apiextensions.k8s.io", "autoscaling")
 """Reviews are asked, not kept; definitions have tests of their own; autoscalers are refused."""
 KINDS = [b for b in profile("cluster") if {"create", "update"} <= set(b.verbs) and b.group not in NOT_OBJECTS]
