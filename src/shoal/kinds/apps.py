@@ -70,6 +70,10 @@ def default_controller_revision(obj: Object) -> None:
     fill(obj, revision=0)
 
 
+STATUS_RESETS: dict[str, Object] = {"status": {"f:spec": {}, "f:metadata": {"f:labels": {}}}}
+"""Of a Deployment: what nobody owns by a write to its status."""
+
+
 def keep_labels(new: Object, old: Object) -> None:
     """Of a write to the status of a Deployment, which may bring annotations and no labels."""
     if "labels" in old["metadata"]:
@@ -95,10 +99,15 @@ def keep_daemon_set(new: Object, old: Object) -> None:
     count = int((old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION) or 0)
     if new["spec"].get("template") != old["spec"].get("template"):
         count += 1
-    section(new["metadata"], "annotations")[TEMPLATE_GENERATION] = str(count)
+    _count_templates(new, str(count))
 
 
 def keep_template_generation(new: Object, old: Object) -> None:
     """Of a write to the status of a DaemonSet."""
     count = (old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION) or "0"
-    section(new["metadata"], "annotations")[TEMPLATE_GENERATION] = count
+    _count_templates(new, count)
+
+
+def _count_templates(obj: Object, count: str) -> None:
+    """In annotations of its own: a patch may leave those of the old object in it."""
+    obj["metadata"]["annotations"] = {**(obj["metadata"].get("annotations") or {}), TEMPLATE_GENERATION: count}

@@ -182,9 +182,10 @@ def _reads(kind: Kind) -> Iterator[Ask]:
 def _refusals(kind: Kind) -> Iterator[Ask]:
     path = f"{kind.collection}/refused"
     body = kind.object("refused")
-    yield Ask("POST", kind.collection, _changed(body, name="Not_A_Name!"))
-    yield Ask("POST", kind.collection, _changed(body, name=""))
-    yield Ask("POST", kind.collection, _changed(body, name="", generateName="-bad-"))
+    # Some kinds take them: nothing may be left for the stories that follow.
+    yield Ask("POST", f"{kind.collection}?dryRun=All", _changed(body, name="Not_A_Name!"))
+    yield Ask("POST", f"{kind.collection}?dryRun=All", _changed(body, name=""))
+    yield Ask("POST", f"{kind.collection}?dryRun=All", _changed(body, name="", generateName="-bad-"))
     yield Ask("POST", f"{kind.collection}?dryRun=All", _changed(body, labels={"not a key": "not a value!"}))
     yield Ask("POST", f"{kind.collection}?dryRun=All", _changed(body, annotations={"//": "x"}, finalizers=["plain"]))
     yield Ask("POST", f"{kind.collection}?dryRun=All", _changed(body, ownerReferences=[{"kind": "Pod", "name": "p"}]))
