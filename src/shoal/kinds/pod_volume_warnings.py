@@ -33,6 +33,8 @@ def volume_warnings(volumes: list[Object], path: str) -> list[str]:
 
 
 def source_warnings(volume: Object, path: str, *silent: str) -> list[str]:
+    if _OUT_OF_USE.keys().isdisjoint(volume):
+        return []
     return [
         f"{path}.{_SPELLED.get(kind, kind)}: {why}"
         for kind, why in _OUT_OF_USE.items()

@@ -35,6 +35,7 @@ _CONTAINER_SECCOMP = "container.seccomp.security.alpha.kubernetes.io/"
 _APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
 _NO_SECCOMP = 'non-functional in v1.27+; use the "seccompProfile" field instead'
 _NO_APPARMOR = 'deprecated since v1.30; use the "appArmorProfile" field instead'
+_PLACED = frozenset({"nodeSelector", "affinity", "topologySpreadConstraints"})
 _NO_POD = "a null labelSelector results in matching no pod"
 _HOST_NAME = (
     "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is "
@@ -71,38 +72,45 @@ def template_warnings(template: Object, prefix: str) -> list[str]:
     """Of a pod, with an empty prefix, or of a PodTemplateSpec, with its own path and a dot."""
     spec, path = template.get("spec") or {}, f"{prefix}spec"
     annotations = (template.get("metadata") or {}).get("annotations") or {}
-    told = _places(spec, path)
+    # Nearly every pod has none of this, and there are many pods: each part is looked at only where it is there.
+    told = _places(spec, path) if not _PLACED.isdisjoint(spec) else []
     if annotations:
         told += [f"{prefix}metadata.annotations[{k}]: {why}" for k, why in _ANNOTATIONS.items() if k in annotations]
-    if spec.get("volumes"):
-        told += volume_warnings(spec["volumes"], f"{path}.volumes")
-    told += _repeated(spec, path)
-    told += [
-        _fraction(f"{path}.overhead[{name}]", value)
-        for name, value in (spec.get("overhead") or {}).items()
-        if _is_fraction(name, value)
-    ]
-    containers = list(_containers(spec, path))
-    if annotations:
-        told += _profiles(spec, containers, annotations, f"{prefix}metadata.annotations")
-    for container, at in containers:
-        if container.get("resources"):
-            told += _fractions(container["resources"], f"{at}.resources")
-        if len(container.get("env") or ()) > 1:
-            told += _hidden(container["env"], f"{at}.env")
-    ports = [(port, f"{at}.ports[{i}]") for c, at in containers for i, port in enumerate(c.get("ports") or ())]
-    if ports:
-        told += _ports(ports)
+    if "volumes" in spec:
+        told += volume_warnings(spec["volumes"] or [], f"{path}.volumes")
+    if "hostAliases" in spec or "imagePullSecrets" in spec:
+        told += _repeated(spec, path)
+    for name, value in (spec.get("overhead") or {}).items():
+        if _is_fraction(name, value):
+            told.append(_fraction(f"{path}.overhead[{name}]", value))
+    told += _in_containers(spec, path, annotations, f"{prefix}metadata.annotations")
     if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
         told.append(
             f"{path}.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1"
         )
-    if spec.get("affinity"):
-        told += _unselective(spec["affinity"], f"{path}.affinity")
+    if "affinity" in spec:
+        told += _unselective(spec["affinity"] or {}, f"{path}.affinity")
     for i, server in enumerate((spec.get("dnsConfig") or {}).get("nameservers") or ()):
         told += ip_warnings(f"{path}.dnsConfig.nameservers[{i}]", server)
     for i, alias in enumerate(spec.get("hostAliases") or ()):
         told += ip_warnings(f"{path}.hostAliases[{i}].ip", alias.get("ip") or "")
+    return told
+
+
+def _in_containers(spec: Object, path: str, annotations: Object, annotations_path: str) -> list[str]:
+    containers = list(_containers(spec, path))
+    told = _profiles(spec, containers, annotations, annotations_path) if annotations else []
+    ports: list[tuple[Object, str]] = []
+    for container, at in containers:
+        resources, variables = container.get("resources"), container.get("env")
+        if resources:
+            told += _fractions(resources, f"{at}.resources")
+        if variables and len(variables) > 1:
+            told += _hidden(variables, f"{at}.env")
+        for i, port in enumerate(container.get("ports") or ()):
+            ports.append((port, f"{at}.ports[{i}]"))
+    if len(ports) > 1 or (ports and "hostIP" in ports[0][0]):
+        told += _ports(ports)
     return told
 
 
@@ -165,11 +173,12 @@ def _fraction(path: str, value: object) -> str:
 
 
 def _fractions(resources: Object, path: str) -> list[str]:
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     return [
-        _fraction(f"{path}.{field}[{name}]", resources[field][name])
+        _fraction(f"{path}.{field}[{name}]", amounts[name])
         for name in ("memory", "ephemeral-storage")
-        for field in ("limits", "requests")
-        if _is_fraction(name, (resources.get(field) or {}).get(name))
+        for field, amounts in (("limits", limits), ("requests", requests))
+        if name in amounts and _is_fraction(name, amounts[name])
     ]
 
 
