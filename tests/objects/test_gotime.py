@@ -1,10 +1,10 @@
-"""Times Go could not read, in the words of its parser."""
+"""Times Go could not read, in the words of its parser; times as it writes them."""
 
 from __future__ import annotations
 
 import pytest
 
-from shoal.objects.gotime import MICROSECONDS, SECONDS, is_micro_time, problem
+from shoal.objects.gotime import MICROSECONDS, SECONDS, is_micro_time, problem, written
 
 AS = 'parsing time "{0}" as "2006-01-02T15:04:05Z07:00": cannot parse "{1}" as "{2}"'
 AS_MICRO = 'parsing time "{0}" as "2006-01-02T15:04:05.000000Z07:00": cannot parse "{1}" as "{2}"'
@@ -39,3 +39,19 @@ def test_a_time(text: str, said: str) -> None:
 def test_a_time_with_microseconds(text: str, said: str) -> None:
     assert problem(text, MICROSECONDS) == said
     assert is_micro_time(text) is not bool(said)
+
+
+@pytest.mark.parametrize(
+    ("layout", "text", "again"),
+    [
+        (SECONDS, "2024-01-02T03:04:05Z", "2024-01-02T03:04:05Z"),
+        (SECONDS, "2024-01-02T03:04:05.9+01:00", "2024-01-02T02:04:05Z"),
+        (MICROSECONDS, "2024-01-02T03:04:05.000009-01:30", "2024-01-02T04:34:05.000009Z"),
+        (MICROSECONDS, "2024-01-02T03:04:05+01:00", "2024-01-02T03:04:05+01:00"),
+        (SECONDS, "2024-02-31T03:04:05+01:00", "2024-02-31T03:04:05+01:00"),
+        (SECONDS, "2024-01-02", "2024-01-02"),
+        (SECONDS, "0001-01-01T00:00:00+01:00", "0001-01-01T00:00:00+01:00"),
+    ],
+)
+def test_a_time_is_written_again(layout: str, text: str, again: str) -> None:
+    assert written(text, layout) == again

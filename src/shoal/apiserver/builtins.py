@@ -69,6 +69,7 @@ RULES: dict[str, Rules] = {
         validate=core.validate_namespace,
     ),
     "events": Rules(
+        alone=True,
         name=is_path_segment_name,
         plain_finalizers=True,
         create_on_update=True,
@@ -77,6 +78,7 @@ RULES: dict[str, Rules] = {
         validate=events_validation.validate,
     ),
     "events.events.k8s.io": Rules(
+        alone=True,
         create_on_update=True,
         default=events.default,
         field=events.selectable,

@@ -88,6 +88,8 @@ class Rules:
     field: Callable[[Object, str], str] | None = None
     """(object, path): what a field selector compares, of a kind where that is not plainly the field of that path."""
     shared: Shared | None = None
+    alone: bool = False
+    """It has two forms, and what was owned in the one is nobody's after a write in the other."""
     resets: Mapping[str, Object] | None = None
     """By subresource, empty for the object itself: what a write to it does not write, where that is not all of status
     or all but status; nobody owns it by such a write. As FieldsV1."""

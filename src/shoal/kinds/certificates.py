@@ -28,7 +28,9 @@ _EXCLUSIVE = "Approved and Denied conditions are mutually exclusive"
 
 def default_request(obj: Object) -> None:
     section(obj, "spec")
-    section(obj, "status")
+    for condition in section(obj, "status").get("conditions") or ():
+        condition.setdefault("lastUpdateTime", None)
+        condition.setdefault("lastTransitionTime", None)
 
 
 def keep_request(new: Object, old: Object) -> None:

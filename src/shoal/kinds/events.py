@@ -49,6 +49,11 @@ def default(event: Object) -> None:
     if core:
         for field in _ALWAYS:
             event.setdefault(field, "")
+    series = event.get("series")
+    if series is not None:
+        series.setdefault("lastObservedTime", None)
+        if not core:
+            series.setdefault("count", 0)
 
 
 def selectable(event: Object, path: str) -> str:

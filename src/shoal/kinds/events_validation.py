@@ -5,7 +5,6 @@ Both look at the v1 form, whose names the messages have; metadata is validated f
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 from shoal.kinds.checks import IMMUTABLE, said
@@ -95,10 +94,8 @@ def _new(event: Object) -> list[Cause]:
 
 
 def _value(event: Object, field: str) -> object:
-    """To be compared: times by the moment, and empty is absent."""
+    """To be compared: empty is absent."""
     found = event.get(field) or None
-    if field in ("firstTimestamp", "lastTimestamp", "eventTime") and isinstance(found, str):
-        return datetime.fromisoformat(found)
     return {key: value for key, value in found.items() if value} or None if isinstance(found, dict) else found
 
 

@@ -31,14 +31,14 @@ def written(text: str, layout: str) -> str:
     """As Go writes it again: in UTC, with as many digits as the layout has. What cannot be read stays as it is."""
     if len(text) == _LENGTHS[layout] and text[-1] == "Z":
         return text
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
+    if problem(text, layout):
         return text
-    if moment.tzinfo is None or problem(text, layout):
+    try:
+        moment = datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError):
         return text
     digits = "microseconds" if layout == MICROSECONDS else "seconds"
-    return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec=digits)}Z"
+    return f"{moment.replace(tzinfo=None).isoformat(timespec=digits)}Z"
 
 
 def problem(text: str, layout: str) -> str:

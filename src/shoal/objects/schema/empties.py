@@ -1,5 +1,6 @@
 """What Go does not write again of built-in kinds: empty lists and maps, zeros, nulls; a null in a map of text it reads
-as empty text. In place, before anything else looks at the object; custom kinds keep what they were given."""
+as empty text, and every time it writes in UTC. In place, before anything else looks at the object; custom kinds keep
+what they were given."""
 
 from __future__ import annotations
 
@@ -7,12 +8,15 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+from shoal.objects import gotime
 from shoal.objects.gostructs import Struct, kind_of, struct_of
 
 Schema = dict[str, Any]
 Resolve = Callable[[str], Schema]
 _KEPT = frozenset(("managedFields",))
 """Emptying it says something."""
+_META = "io.k8s.apimachinery.pkg.apis.meta.v1."
+_TIMES = {f"{_META}Time": gotime.SECONDS, f"{_META}MicroTime": gotime.MICROSECONDS}
 
 
 class Empties:
@@ -28,7 +32,7 @@ class Empties:
 class _Plan:
     """Of one struct: what is left out when it is empty or null, its maps of text, and what is further inside."""
 
-    __slots__ = ("inner", "nullable", "optional", "texts")
+    __slots__ = ("inner", "nullable", "optional", "texts", "times")
 
     def __init__(self, schema: Schema, struct: Struct | None) -> None:
         properties = schema.get("properties") or {}
@@ -39,6 +43,7 @@ class _Plan:
         self.nullable = struct.nullable - _KEPT if struct else frozenset[str]()
         self.texts = frozenset(name for name, each in properties.items() if _of_texts(each))
         self.inner = {name: found for name, each in properties.items() if (found := _reference(each))}
+        self.times = {name: _TIMES[found] for name, found in self.inner.items() if found in _TIMES}
 
 
 def _drop(obj: dict[str, Any], plan: _Plan, resolve: Resolve) -> None:
@@ -50,6 +55,8 @@ def _drop(obj: dict[str, Any], plan: _Plan, resolve: Resolve) -> None:
                 empty.append(key)
             continue
         if kind is not dict and kind is not list:
+            if key in plan.times and kind is str:
+                obj[key] = gotime.written(value, plan.times[key])
             continue
         inner = plan.inner.get(key)
         if inner is not None:
