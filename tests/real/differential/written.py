@@ -8,9 +8,13 @@ from tests.real.differential import (
     written_access,
     written_bodies,
     written_definitions,
+    written_devices,
+    written_events,
     written_objects,
     written_patches,
     written_reading,
+    written_storage,
+    written_workloads,
 )
 from tests.real.differential.asking import Story
 
@@ -19,7 +23,11 @@ _PAGES = (
     written_reading,
     written_patches,
     written_objects,
+    written_events,
+    written_workloads,
     written_definitions,
+    written_devices,
+    written_storage,
     written_access,
 )
 
