@@ -206,6 +206,20 @@ def test_a_driver_that_shows_tokens_is_warned_of() -> None:
     ]
 
 
+def test_old_labels_of_nodes_are_warned_of() -> None:
+    old, said_ = (
+        {"key": "beta.kubernetes.io/os", "values": ["x"]},
+        'deprecated since v1.14; use "kubernetes.io/os" instead',
+    )
+    made: Object = {"allowedTopologies": [{"matchLabelExpressions": [old]}]}
+    assert storage.warn_storage_class(made, None) == [f"allowedTopologies[0].matchLabelExpressions[0].key: {said_}"]
+    made = {"nodeTopology": {"matchExpressions": [old], "matchLabels": {"beta.kubernetes.io/os": "x"}}}
+    assert storage.warn_capacity(made, None) == [
+        f"nodeTopology.matchExpressions[0].key: beta.kubernetes.io/os is {said_}",
+        f"nodeTopology.matchLabels.beta.kubernetes.io/os: {said_}",
+    ]
+
+
 def test_classes() -> None:
     reserved = "priority class names with 'system-' prefix are reserved for system use only. error: "
     obj = {"metadata": {"name": "system-x"}, "value": 1}

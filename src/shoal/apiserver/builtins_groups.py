@@ -138,7 +138,9 @@ _NETWORKING: dict[str, Rules] = {
 }
 _STORAGE: dict[str, Rules] = {
     "storageclasses.storage.k8s.io": Rules(
-        default=storage.default_storage_class, validate=storage.validate_storage_class
+        default=storage.default_storage_class,
+        validate=storage.validate_storage_class,
+        warn=storage.warn_storage_class,
     ),
     "volumeattributesclasses.storage.k8s.io": Rules(validate=storage.validate_attributes_class),
     "volumeattachments.storage.k8s.io": Rules(
@@ -160,7 +162,10 @@ _STORAGE: dict[str, Rules] = {
         validate=storage.validate_node,
     ),
     "csistoragecapacities.storage.k8s.io": Rules(
-        unconditional=False, default=storage.default_capacity, validate=storage.validate_capacity
+        unconditional=False,
+        default=storage.default_capacity,
+        validate=storage.validate_capacity,
+        warn=storage.warn_capacity,
     ),
 }
 _ADMISSION: dict[str, Rules] = {

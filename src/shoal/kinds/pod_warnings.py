@@ -126,9 +126,9 @@ def _places(spec: Object, path: str) -> list[str]:
     node = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     at = f"{path}.affinity.nodeAffinity"
     for i, term in enumerate((node.get(_REQUIRED) or {}).get("nodeSelectorTerms") or ()):
-        told += _node_term(term, f"{at}.{_REQUIRED}.nodeSelectorTerms[{i}]", values=False)
+        told += node_term(term, f"{at}.{_REQUIRED}.nodeSelectorTerms[{i}]")
     for i, each in enumerate(node.get(_PREFERRED) or ()):
-        told += _node_term(each.get("preference") or {}, f"{at}.{_PREFERRED}[{i}].preference", values=True)
+        told += node_term(each.get("preference") or {}, f"{at}.{_PREFERRED}[{i}].preference", values=True)
     for i, constraint in enumerate(spec.get("topologySpreadConstraints") or ()):
         at, key = f"{path}.topologySpreadConstraints[{i}]", constraint.get("topologyKey")
         if key in NODE_LABELS:
@@ -138,7 +138,7 @@ def _places(spec: Object, path: str) -> list[str]:
     return told
 
 
-def _node_term(term: Object, path: str, *, values: bool) -> list[str]:
+def node_term(term: Object, path: str, *, values: bool = False) -> list[str]:
     told = []
     for i, expression in enumerate(term.get("matchExpressions") or ()):
         at, key = f"{path}.matchExpressions[{i}]", expression.get("key")

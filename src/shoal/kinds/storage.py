@@ -15,6 +15,7 @@ from shoal.kinds.checks import (
     said,
     section,
 )
+from shoal.kinds.pod_warnings import NODE_LABELS, node_term
 from shoal.kinds.resources import amount, canonical_alone
 from shoal.kinds.volume_sources import driver_name
 from shoal.kinds.volumes import default_inline, validate_inline
@@ -93,6 +94,15 @@ def _topologies(terms: list[Object]) -> list[Cause]:
             causes.append(duplicate(path, ""))
         before.append(wanted)
     return causes
+
+
+def warn_storage_class(obj: Object, old: Object | None) -> list[str]:
+    return [
+        f"allowedTopologies[{i}].matchLabelExpressions[{j}].key: {NODE_LABELS[expression['key']]}"
+        for i, term in enumerate(obj.get("allowedTopologies") or ())
+        for j, expression in enumerate(term.get("matchLabelExpressions") or ())
+        if expression.get("key") in NODE_LABELS
+    ]
 
 
 def validate_attributes_class(obj: Object, old: Object | None) -> list[Cause]:
@@ -295,6 +305,14 @@ def default_capacity(obj: Object) -> None:
     for field in ("capacity", "maximumVolumeSize"):
         if obj.get(field) is not None:
             obj[field] = canonical_alone(obj[field])
+
+
+def warn_capacity(obj: Object, old: Object | None) -> list[str]:
+    topology = obj.get("nodeTopology") or {}
+    labels = [key for key in topology.get("matchLabels") or () if key in NODE_LABELS]
+    return node_term(topology, "nodeTopology") + [
+        f"nodeTopology.matchLabels.{key}: {NODE_LABELS[key]}" for key in labels
+    ]
 
 
 def validate_capacity(obj: Object, old: Object | None) -> list[Cause]:

@@ -9,6 +9,7 @@ from shoal.kinds.checks import immutable, one_of, said, section
 from shoal.kinds.differences import difference, same
 from shoal.kinds.pod_scheduling import validate_node_selector
 from shoal.kinds.pod_volume_warnings import source_warnings
+from shoal.kinds.pod_warnings import node_term
 from shoal.kinds.resources import amount, default_list
 from shoal.kinds.volume_sources import default_sources, sources, validate_sources
 from shoal.objects.errors import Cause, forbidden_field, invalid_value, not_supported, required
@@ -216,6 +217,9 @@ def warn_volume(obj: Object, old: Object | None) -> list[str]:
             "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended "
             "approach is to use dynamic provisioning."
         )
+    terms = ((obj["spec"].get("nodeAffinity") or {}).get("required") or {}).get("nodeSelectorTerms") or ()
+    for i, term in enumerate(terms):
+        told += node_term(term, f"spec.nodeAffinity.required.nodeSelectorTerms[{i}]")
     return told + source_warnings(obj["spec"], "spec", "flocker", "quobyte")
 
 

@@ -115,6 +115,8 @@ def _volumes() -> Iterator[Object]:
             },
         }
     yield {"local": {"path": "/x"}, "nodeAffinity": {"required": {"nodeSelectorTerms": []}}}
+    zone = {"key": "failure-domain.beta.kubernetes.io/zone", "operator": "Exists"}
+    yield {**HOST, "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [zone]}]}}}
     for system in (
         {},
         {"volumeName": "A", "volumeNamespace": "B"},
@@ -178,6 +180,14 @@ def _others() -> Iterator[tuple[str, str, Object]]:
         [{"matchLabelExpressions": [{"key": "a", "values": ["x"]}] * 2}], [{"matchLabelExpressions": [{"key": "a", "values": ["x"]}]}] * 2, [{}, {}],
     ):  # fmt: skip
         yield "storageclasses", "StorageClass", {"provisioner": "a", "allowedTopologies": topologies}
+    old = {"key": "beta.kubernetes.io/os", "values": ["x"]}
+    yield (
+        "storageclasses",
+        "StorageClass",
+        {"provisioner": "a", "allowedTopologies": [{"matchLabelExpressions": [old]}]},
+    )
+    topology = {"matchExpressions": [{**old, "operator": "In"}], "matchLabels": {"beta.kubernetes.io/arch": "x"}}
+    yield "csistoragecapacities", "CSIStorageCapacity", {"storageClassName": "a", "nodeTopology": topology}
     for fields in ({"reclaimPolicy": "x"}, {"reclaimPolicy": "Recycle"}, {"volumeBindingMode": ""}, {"parameters": {"": "x"}}, {"provisioner": "A/b"}, {"provisioner": "a b"}):  # fmt: skip
         yield "storageclasses", "StorageClass", {"provisioner": "a", **fields}
     for fields in (
