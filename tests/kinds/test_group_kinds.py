@@ -270,6 +270,24 @@ def test_webhooks() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("path", "messages"),
+    [
+        ("/", []),
+        ("/mutate/v1/", []),
+        ("mutate", ["must start with a '/'"]),
+        ("//", ["segment[0] may not be empty"]),
+        ("/a//B", ["segment[1] may not be empty", "segment[2]: a lowercase RFC 1123 subdomain"]),
+    ],
+)
+def test_paths_of_webhooks(path: str, messages: list[str]) -> None:
+    config = {"service": {"name": "a", "namespace": "b", "port": 443, "path": path}}
+    found = admissionregistration.client_config(config, "clientConfig")
+    assert len(found) == len(messages)
+    for cause, message in zip(found, messages, strict=True):
+        assert cause.message.startswith(f'clientConfig.service.path: Invalid value: "{path}": {message}')
+
+
 def test_policies() -> None:
     policies = admissionregistration_policies
     found = said(policies.default_validating_policy, policies.validate_validating_policy, {"spec": {}})

@@ -92,9 +92,21 @@ def client_config(config: Object, path: str) -> list[Cause]:
     if not 1 <= service["port"] <= 65535:
         range_said = "port is not valid: must be between 1 and 65535, inclusive"
         causes.append(invalid_value(f"{path}.service.port", service["port"], range_said))
-    where = service.get("path")
-    if where and not where.startswith("/"):
-        causes.append(invalid_value(f"{path}.service.path", where, "must start with a '/'"))
+    return causes + _path(service.get("path") or "/", f"{path}.service.path")
+
+
+def _path(text: str, path: str) -> list[Cause]:
+    """At the server of a webhook: segments that are names."""
+    if text == "/":
+        return []
+    if text == "//":
+        return [invalid_value(path, text, "segment[0] may not be empty")]
+    causes = [] if text.startswith("/") else [invalid_value(path, text, "must start with a '/'")]
+    for i, segment in enumerate(text[1:].removesuffix("/").split("/")):
+        if segment:
+            causes += said(path, text, (f"segment[{i}]: {wrong}" for wrong in is_dns1123_subdomain(segment)))
+        else:
+            causes.append(invalid_value(path, text, f"segment[{i}] may not be empty"))
     return causes
 
 

@@ -60,10 +60,13 @@ def validate_api_service(obj: Object, old: Object | None) -> list[Cause]:
     for field, most in _PRIORITIES:
         if not 0 < spec[field] <= most:
             causes.append(invalid_value(f"spec.{field}", spec[field], f"must be positive and less than {most}"))
-    causes += _local(spec) if spec.get("service") is None else _aggregated(spec)
+    aggregated = spec.get("service") is not None
+    causes += _aggregated(spec) if aggregated else _local(spec)
     for i, condition in enumerate((obj.get("status") or {}).get("conditions") or ()):
         path = f"status.conditions[{i}].status"
         causes += one_of(condition.get("status") or "", path, "True", "False", "Unknown")
+    if aggregated and not causes:
+        return [forbidden_field("spec.service", "aggregated API servers are not supported")]
     return causes
 
 
@@ -79,7 +82,7 @@ def _local(spec: Object) -> list[Cause]:
 
 
 def _aggregated(spec: Object) -> list[Cause]:
-    """Refused; what upstream would refuse is told in its words."""
+    """What upstream would refuse too, which is told first."""
     service = spec["service"]
     causes = [required(f"spec.service.{field}") for field in ("namespace", "name") if not service.get(field)]
     if not 1 <= service["port"] <= 65535:
@@ -88,4 +91,4 @@ def _aggregated(spec: Object) -> list[Cause]:
     if spec.get("insecureSkipTLSVerify") and spec.get("caBundle"):
         told = "may not be true if caBundle is present"
         causes.append(invalid_value("spec.insecureSkipTLSVerify", True, told))
-    return causes or [forbidden_field("spec.service", "aggregated API servers are not supported")]
+    return causes

@@ -9,6 +9,7 @@ from typing import Any
 from shoal.kinds.checks import Object, fill, immutable, said, section
 from shoal.kinds.pod_scheduling import validate_node_selector
 from shoal.kinds.resource_names import (
+    Check,
     checked,
     condition_types,
     distinct,
@@ -65,7 +66,7 @@ def default_slice(obj: Object) -> None:
 
 def _default_amounts(held: Any) -> None:
     for one in (held or {}).values():
-        one["value"] = canonical_alone(one.get("value") or 0)
+        one["value"] = "0" if one.get("value") is None else canonical_alone(one["value"])
 
 
 def _default_policy(policy: Object) -> None:
@@ -131,11 +132,7 @@ def _pool(pool: Object) -> list[Cause]:
 
 def _places(spec: Object) -> list[Cause]:
     """On which nodes the devices are: told in one way out of four."""
-    causes, given = _where(spec, "spec", "must be either unset or set to a non-empty string")
-    terms = (spec.get("nodeSelector") or {}).get("nodeSelectorTerms") or []
-    if spec.get("nodeSelector") is not None and len(terms) != 1:
-        told = "must have exactly one node selector term"
-        causes.append(invalid_value("spec.nodeSelector.nodeSelectorTerms", terms, told))
+    causes, given = _where(spec, "spec", "must be either unset or set to a non-empty string", _one_term)
     each = spec.get("perDeviceNodeSelection")
     if each:
         given.append("`perDeviceNodeSelection`")
@@ -149,7 +146,17 @@ def _places(spec: Object) -> list[Cause]:
     return causes
 
 
-def _where(obj: Object, path: str, empty: str) -> tuple[list[Cause], list[str]]:
+def _one_term(selector: Object, path: str) -> list[Cause]:
+    causes, terms = validate_node_selector(selector, path), selector.get("nodeSelectorTerms") or []
+    if len(terms) != 1:
+        told = "must have exactly one node selector term"
+        causes.append(invalid_value(f"{path}.nodeSelectorTerms", terms, told))
+    return causes
+
+
+def _where(
+    obj: Object, path: str, empty: str, check_selector: Check = validate_node_selector
+) -> tuple[list[Cause], list[str]]:
     """Of a slice or a device: what is wrong with where it is, and by which fields that is told."""
     name, selector, everywhere = (obj.get(field) for field in _WHERE[:3])
     causes: list[Cause] = []
@@ -161,7 +168,7 @@ def _where(obj: Object, path: str, empty: str) -> tuple[list[Cause], list[str]]:
         causes.append(invalid_value(f"{path}.nodeName", name, empty))
     if selector is not None:
         given.append("`nodeSelector`")
-        causes += validate_node_selector(selector, f"{path}.nodeSelector")
+        causes += check_selector(selector, f"{path}.nodeSelector")
     if everywhere:
         given.append("`allNodes`")
     elif everywhere is not None:
