@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Mapping
 
 import orjson
 
-from shoal.apiserver.asked import counted, plainly, wanted
+from shoal.apiserver.asked import Asked, plainly, wanted
 from shoal.apiserver.audit import AUDIT_ID, Audit, Record, audit_id
 from shoal.apiserver.authn import User
 from shoal.apiserver.authz import Attributes, forbidden
@@ -22,7 +22,7 @@ from shoal.apiserver.forms import converted
 from shoal.apiserver.impersonation import impersonated
 from shoal.apiserver.inflight import InFlight
 from shoal.apiserver.inprocess import IN_PROCESS
-from shoal.apiserver.metrics import Labels, Metrics
+from shoal.apiserver.metrics import Labels, Metrics, labels_of
 from shoal.apiserver.negotiate import failure_form, negotiated
 from shoal.apiserver.nonresource import NonResource, no_page
 from shoal.apiserver.options import boolean, parse_query
@@ -131,10 +131,11 @@ class App:
 
     def _serve(self, request: Request, target: Target) -> Answer | Awaitable[Answer]:
         began = self._now()
-        labels = counted(request, target)
+        plain = plainly(request.method, request.path) if not request.query else None
+        labels = plain.labels if plain is not None and request.method != "PATCH" else labels_of(request, target)
         record = self._audit.begin(request, target) if self._audit is not None else None
         try:
-            answer = self._answer(request, target, record)
+            answer = self._answer(request, target, plain, record)
         except Exception as error:
             return self._done(request, labels, began, self._failed(request, error, record), record)
         if isinstance(answer, Call):
@@ -197,12 +198,11 @@ class App:
         form = failure_form(request.headers.get("accept", ""))
         return converted(answer, form) if form else answer
 
-    def _answer(self, request: Request, target: Target, record: Record | None) -> Answer | Call:
+    def _answer(self, request: Request, target: Target, plain: Asked | None, record: Record | None) -> Answer | Call:
         """What needs no waiting is answered; a write comes back as the call to be carried out."""
         query = parse_query(request.query) if request.query else {}
         if query and "timeout" in query and not boolean(query, "watch") and target.subresource not in LONG_RUNNING:
             seconds_for(query)
-        plain = plainly(request.method, request.path) if not query else None
         user = self._core.authenticator.authenticate(request, target.cluster)
         if record is not None:
             record.user = user

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from shoal.apiserver.authz import Attributes
 from shoal.apiserver.metrics import Labels, labels_of
-from shoal.apiserver.paths import Target, parse, verb_of
+from shoal.apiserver.paths import LONGEST, Target, parse, verb_of
 from shoal.apiserver.registry import Resource
 from shoal.apiserver.selection import selection
 from shoal.objects.wire import Request
@@ -24,21 +24,22 @@ REMEMBERED = 4096
 class Asked(NamedTuple):
     verb: str
     labels: Labels
+    """Not those of a patch, which is counted by its media type as well."""
     wanted: Attributes
 
 
-@lru_cache(maxsize=REMEMBERED)
 def plainly(method: str, path: str) -> Asked:
-    """Of a request without a query. A patch is counted by its media type as well: its labels are not these."""
+    """Of a request without a query."""
+    return _known(method, path) if len(path) <= LONGEST else _worked_out(method, path)
+
+
+def _worked_out(method: str, path: str) -> Asked:
     target = parse(path)
     verb = verb_of(method, target, watching=False)
     return Asked(verb, labels_of(Request(method, path), target), wanted(target, verb, {}))
 
 
-def counted(request: Request, target: Target) -> Labels:
-    if request.query or request.method == "PATCH":
-        return labels_of(request, target)
-    return plainly(request.method, request.path).labels
+_known = lru_cache(maxsize=REMEMBERED)(_worked_out)
 
 
 def wanted(target: Target, verb: str, query: Mapping[str, str]) -> Attributes:

@@ -13,6 +13,8 @@ WILDCARD = "*"
 READS = ("GET", "HEAD", "OPTIONS")
 """Methods that change nothing."""
 
+LONGEST = 1024
+"""Of paths that are remembered: those of objects are shorter, and others are not to fill the memory."""
 _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
@@ -36,8 +38,11 @@ class Target(NamedTuple):
         return bool(self.plural)
 
 
-@lru_cache(maxsize=4096)
 def parse(path: str) -> Target:
+    return _known(path) if len(path) <= LONGEST else _parsed(path)
+
+
+def _parsed(path: str) -> Target:
     cluster = ROOT
     if path.startswith("/clusters/"):
         cluster, slash, rest = path[10:].partition("/")
@@ -50,6 +55,9 @@ def parse(path: str) -> Target:
     if parts[0] == "apis" and len(parts) > 3:
         return _resource(cluster, path, parts[1], parts[2], parts[3:])
     return Target(cluster, path)
+
+
+_known = lru_cache(maxsize=4096)(_parsed)
 
 
 def _resource(cluster: str, path: str, group: str, version: str, rest: list[str]) -> Target:
