@@ -45,7 +45,7 @@ def kind_of(schema: Mapping[str, Any]) -> Struct | None:
 
 
 def embedded(definition: str, field: str) -> str:
-    """The struct within that of the definition which has the field in its stead, such as the ProbeHandler of a Probe."""
+    """The struct within that of the definition that has the field in its stead: the ProbeHandler of a Probe."""
     *_, group, version, name = ("", "", *definition.split("."))
     for _, own, _, kind, _ in _line(f"{group}/{version}.{name}") or ():
         if not own and any(field == row[1] for row in _line(kind) or ()):
