@@ -91,3 +91,9 @@ def test_empties_of_a_builtin_are_not_kept() -> None:
             "nodeSelector": [],
         },
     }
+
+
+def test_nulls_in_lists_are_empty() -> None:
+    pod: dict[str, Any] = {"spec": {"containers": [None, {"name": "a", "args": ["x", None]}]}}
+    Empties(definition(definition_of("", "v1", "Pod")), definition).drop(pod)
+    assert pod == {"spec": {"containers": [{}, {"name": "a", "args": ["x", ""]}]}}

@@ -1,6 +1,6 @@
-"""What Go does not write again of built-in kinds: empty lists and maps, zeros, nulls; a null in a map of text it reads
-as empty text, and every time it writes in UTC. In place, before anything else looks at the object; custom kinds keep
-what they were given."""
+"""What Go does not write again of built-in kinds: empty lists and maps, zeros, nulls; a null in a map or list
+of text it reads as empty text, one in a list of structs as an empty struct, and every time it writes in UTC. In place,
+before anything else looks at the object; custom kinds keep what they were given."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Empties:
 class _Plan:
     """Of one struct: what is left out when it is empty or null, its maps of text, and what is further inside."""
 
-    __slots__ = ("inner", "nullable", "optional", "texts", "times")
+    __slots__ = ("inner", "lists", "nullable", "optional", "struct", "texts", "times")
 
     def __init__(self, schema: Schema, struct: Struct | None) -> None:
         properties = schema.get("properties") or {}
@@ -41,6 +41,8 @@ class _Plan:
         holders |= struct.omitted if struct else {}
         self.optional = {name: found for name, found in holders.items() if found is not None and name not in _KEPT}
         self.nullable = struct.nullable - _KEPT if struct else frozenset[str]()
+        self.struct = bool(properties)
+        self.lists = frozenset(name for name, each in properties.items() if _items_are_texts(each))
         self.texts = frozenset(name for name, each in properties.items() if _of_texts(each))
         self.inner = {name: found for name, each in properties.items() if (found := _reference(each))}
         self.times = {name: _TIMES[found] for name, found in self.inner.items() if found in _TIMES}
@@ -63,6 +65,8 @@ def _drop(obj: dict[str, Any], plan: _Plan, resolve: Resolve) -> None:
             _drop_inside(value, _named(inner, resolve), resolve)
         elif key in plan.texts and kind is dict and None in value.values():
             obj[key] = {name: "" if text is None else text for name, text in value.items()}
+        elif key in plan.lists and kind is list and None in value:
+            obj[key] = ["" if text is None else text for text in value]
     for key in empty:
         del obj[key]
 
@@ -71,9 +75,15 @@ def _drop_inside(value: Any, plan: _Plan, resolve: Resolve) -> None:
     if value.__class__ is dict:
         _drop(value, plan, resolve)
         return
-    for each in value:
+    for i, each in enumerate(value):
         if each.__class__ is dict:
             _drop(each, plan, resolve)
+        elif each is None and plan.struct:
+            value[i] = {}
+
+
+def _items_are_texts(schema: Schema) -> bool:
+    return schema.get("type") == "array" and (schema.get("items") or {}).get("type") == "string"
 
 
 def _of_texts(schema: Schema) -> bool:
