@@ -109,7 +109,7 @@ def test_nobody_else_writes_them(world: World) -> None:
         said = f"a mirror: the pod is {there} in the workload Cluster {name}; ask that cluster"
         assert (answer.status, answer["message"]) == (501, said)
     assert hub.get(f"{path}/status").status == 404
-    assert hub.get(path).ok() == pod, "and nothing acts on it"
+    assert hub.get(path).ok() == {"apiVersion": "v1", "kind": "Pod"} | pod, "and nothing acts on it"
 
 
 def test_pods_stay_while_their_cluster_is_not_heard_of_and_go_with_it(world: World) -> None:
