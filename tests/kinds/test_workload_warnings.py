@@ -12,7 +12,7 @@ ODD = {"spec": {"nodeSelector": OLD_LABEL, "containers": []}}
 SAID = 'spec.nodeSelector[beta.kubernetes.io/os]: deprecated since v1.14; use "kubernetes.io/os" instead'
 
 
-def made(generation: int = 1, name: str = "web", **spec: object) -> Object:
+def made(generation: Any = 1, name: Any = "web", **spec: object) -> Object:
     return {"metadata": {"name": name, "generation": generation}, "spec": {"template": ODD, **spec}}
 
 
@@ -42,11 +42,11 @@ def test_claims_and_history_of_a_stateful_set() -> None:
 
 
 def test_jobs() -> None:
-    many = {"completionMode": "Indexed", "completions": 100_001, "parallelism": 10_001}
+    many: Object = {"completionMode": "Indexed", "completions": 100_001, "parallelism": 10_001}
     (said,) = told.job_warnings(made(template={}, **many), None)
     assert said.startswith("spec: In Indexed Jobs with a number of completions higher than 10^5")
     assert told.job_warnings(made(template={}, **many | {"parallelism": 10_000}), None) == []
-    cron = {"schedule": "TZ=UTC * * * * *", "jobTemplate": {"spec": {"template": ODD}}}
+    cron: Object = {"schedule": "TZ=UTC * * * * *", "jobTemplate": {"spec": {"template": ODD}}}
     assert told.cron_job_warnings(made(**cron), None) == [f"spec.jobTemplate.spec.template.{SAID}"]
     (said,) = told.cron_job_warnings(made(**cron), made(**cron))
     assert said.startswith("cannot use TZ or CRON_TZ in spec.schedule, use timeZone instead")
