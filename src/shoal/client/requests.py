@@ -12,7 +12,7 @@ import msgspec
 import orjson
 
 from shoal.client.transport import Transport
-from shoal.objects.errors import from_status
+from shoal.objects.errors import from_status, from_text
 from shoal.telemetry import tracing
 
 Object = dict[str, Any]
@@ -251,9 +251,9 @@ def _checked(answer: bytes, status: int) -> Object:
     try:
         found: Object = orjson.loads(answer) if answer else {}
     except ValueError:
-        # A path beside all resources is refused in plain words, which say less than what it means.
-        nowhere = "the server could not find the requested resource"
-        found = {"message": nowhere if status == 404 else answer[:200].decode(errors="replace")}
+        if status >= 400:
+            raise from_text(answer, status) from None
+        found = {"message": answer[:200].decode(errors="replace")}
     if status >= 400:
         raise from_status(found, status)
     return found

@@ -20,7 +20,7 @@ from shoal.client.kubeconfig import KubeconfigError, endpoint_of, parse
 from shoal.clock import Clock
 from shoal.dashboard.asked import METRICS, Watch
 from shoal.kinds.fleet import kubeconfig_secret, stable_path
-from shoal.objects.errors import InternalError, NotFound, StatusError, Unavailable, from_status
+from shoal.objects.errors import InternalError, NotFound, StatusError, Unavailable, from_status, from_text
 from shoal.objects.wire import Handler, Request, Response, Sink, StreamResponse, Upgrade
 
 log = logging.getLogger("shoal.dashboard")
@@ -222,8 +222,8 @@ def _body(answer: Response) -> bytes:
 def _refusal(answer: Response | StreamResponse) -> StatusError:
     if isinstance(answer, StreamResponse):
         return Unavailable("the answer is not what was asked for")
+    code = answer.status if answer.status >= 400 else 503
     try:
-        status = orjson.loads(_body(answer))
+        return from_status(orjson.loads(_body(answer)), code)
     except ValueError:
-        status = {"message": _body(answer)[:200].decode(errors="replace")}
-    return from_status(status, answer.status if answer.status >= 400 else 503)
+        return from_text(_body(answer), code)

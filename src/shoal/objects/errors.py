@@ -210,6 +210,13 @@ def from_status(status: Mapping[str, Any], http_code: int) -> StatusError:
     )
 
 
+def from_text(text: bytes, http_code: int) -> StatusError:
+    """The same for an answer that is no Status. Of a path that is none, which says so in plain words: what it means."""
+    nowhere = "the server could not find the requested resource"
+    said = nowhere if http_code == 404 else text[:200].decode(errors="replace")
+    return from_status({"message": said}, http_code)
+
+
 # --- field errors, in upstream's words (k8s.io/apimachinery/pkg/util/validation/field) ---
 
 
