@@ -1,8 +1,7 @@
 """Thousands of requests at kube-apiserver and at Shoal: the same status, words, shape, warnings and content types.
 
 Both are alone, without loops, so that nothing happens but what is asked. What differs on purpose is in
-`differential/allowed.yaml`, each with its reason. `differential/unmended.txt` names the stories in which something else
-differs that is not mended yet. An entry of either that covers nothing any more is a failure.
+`differential/allowed.yaml`, each with its reason; an entry that covers nothing any more is a failure.
 """
 
 from __future__ import annotations
@@ -88,4 +87,3 @@ def test_nobody_can_tell_them_apart(sides: tuple[Side, Side]) -> None:
     if not os.environ.get("SHOAL_PAIRS"):
         assert found.pairs >= LEAST
         assert found.unused == [], "these allowances cover nothing any more"
-        assert found.mended == [], "these differ no more: take them off unmended.txt"

@@ -14,7 +14,6 @@ from tests.real.differential.asking import Ask, Reply, Story
 from tests.real.differential.plain import plain
 
 FILE = Path(__file__).with_name("allowed.yaml")
-UNMENDED = Path(__file__).with_name("unmended.txt")
 ABSENT = "(absent)"
 
 
@@ -67,38 +66,27 @@ def allowances() -> list[Allowance]:
 @dataclass
 class Judged:
     pairs: int = 0
-    differing: int = 0
     unexplained: list[Difference] = field(default_factory=list)
     unused: list[str] = field(default_factory=list)
     """Of the allowances."""
-    mended: list[str] = field(default_factory=list)
-    """Stories that differ no more."""
     summary: str = ""
 
 
 def judged(told: list[Story], real: list[list[Reply]], ours: list[list[Reply]]) -> Judged:
-    allowed, open_still = allowances(), set(UNMENDED.read_text().splitlines())
-    found, left = Judged(), set(open_still)
+    allowed, found = allowances(), Judged()
     for story, one, other in zip(told, real, ours, strict=True):
         for differences_here in compared(story, one, other):
             found.pairs += 1
-            rest = []
             for difference in differences_here:
                 covering = [allowance for allowance in allowed if allowance.covers(difference)]
                 for allowance in covering:
                     allowance.used += 1
-                rest += [] if covering else [difference]
-            found.differing += bool(rest)
-            if story.name in open_still:
-                left -= {story.name} if rest else set()
-            else:
-                found.unexplained += rest
+                found.unexplained += [] if covering else [difference]
     found.unused = [allowance.why for allowance in allowed if not allowance.used]
-    found.mended = sorted(left)
     uses = sum(allowance.used for allowance in allowed)
     found.summary = (
         f"{found.pairs} pairs in {len(told)} stories; {uses} differences allowed by {len(allowed)} reasons; "
-        f"{found.differing} pairs differ otherwise, in {len(open_still)} stories that are known"
+        f"{len(found.unexplained)} others"
     )
     return found
 
