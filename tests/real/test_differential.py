@@ -57,18 +57,20 @@ def _default_class(real: Side) -> None:
 def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side]]:
     """Kubernetes, and Shoal."""
     peer = Peer(tmp_path_factory.mktemp("peer"))
-    peer.start()
-    with tempfile.TemporaryDirectory(prefix="shoal-test-") as directory:
-        server = Server(Path(directory), root_profile="cluster")
-        server.call(server.shoal._loops.stop())
-        real = Side("127.0.0.1", peer.port, peer.token)
-        _default_class(real)
-        yield real, Side("127.0.0.1", server.port, server.token)
-        server.stop()
-    for process in peer.processes.values():
-        process.kill()
-    for process in peer.processes.values():
-        process.wait()
+    try:
+        peer.start()
+        with tempfile.TemporaryDirectory(prefix="shoal-test-") as directory:
+            server = Server(Path(directory), root_profile="cluster")
+            server.call(server.shoal._loops.stop())
+            real = Side("127.0.0.1", peer.port, peer.token)
+            _default_class(real)
+            yield real, Side("127.0.0.1", server.port, server.token)
+            server.stop()
+    finally:
+        for process in peer.processes.values():
+            process.kill()
+        for process in peer.processes.values():
+            process.wait()
 
 
 def stories() -> list[Story]:
