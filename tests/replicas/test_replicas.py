@@ -61,7 +61,7 @@ def test_a_read_after_an_acknowledged_write_is_never_older(roots: tuple[Cluster,
         made = writer.post(MAPS, config_map(f"seen-{n}")).ok()
         assert reader.get(f"{MAPS}/seen-{n}").ok() == made
         listed = reader.get(MAPS).ok()
-        assert made in listed["items"]
+        assert made["metadata"] in [item["metadata"] for item in listed["items"]]
         assert int(listed["metadata"]["resourceVersion"]) >= int(made["metadata"]["resourceVersion"])
         made["data"] = {"n": str(n)}
         changed = reader.put(f"{MAPS}/seen-{n}", made).ok()
