@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.serving import WIDGETS, Answer, Cluster, config_map, widget
+from tests.serving import WIDGETS, Answer, Cluster, Server, config_map, fresh_cluster, widget
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 
@@ -49,6 +49,18 @@ def test_the_name_is_not_left_to_the_path(widgets: Cluster) -> None:
     answer = widgets.patch(f"{WIDGETS}/b?fieldManager=one", config, "apply")
     said = "the name of the object (b based on URL) was undeterminable: name must be provided"
     assert (answer.status, answer["message"]) == (400, said)
+
+
+@pytest.mark.parametrize("port", [[1], {}, True, 1.5])
+def test_what_its_schema_lets_pass_is_read_as_go_would(still_server: Server, port: Any) -> None:
+    cluster = fresh_cluster(still_server, profile="cluster")
+    config = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}}
+    config["spec"] = {"ports": [{"port": 80, "targetPort": port}]}
+    answer = apply(cluster, "one", config, path="/api/v1/namespaces/default/services/a")
+    assert answer.status == 400
+    assert "unable to convert unstructured object to /v1, Kind=Service" in answer["message"]
+    assert "into Go value of type int32" in answer["message"]
+    cluster.close()
 
 
 def test_yaml_is_what_the_type_says(widgets: Cluster) -> None:

@@ -20,9 +20,10 @@ Schema = dict[str, Any]
 Resolve = Callable[[str], Schema]
 
 _NUMBERS = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
-_OWN_WORDS = ("intstr.IntOrString", "v1.FieldsV1", "runtime.RawExtension", "v1.JSON")
+_OWN_WORDS = ("v1.FieldsV1", "runtime.RawExtension", "v1.JSON")
 """They read themselves; their mistakes are told elsewhere."""
 _QUANTITY = "resource.Quantity"
+_INT_OR_STRING = "intstr.IntOrString"
 _MICRO_TIME = "v1.MicroTime"
 _KINDS = {dict: "object", list: "array", str: "string", bool: "bool"}
 _NO_QUANTITY = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
@@ -61,6 +62,10 @@ def _look(value: Any, schema: Schema, resolve: Resolve, struct: str, path: str, 
         return
     if name == _QUANTITY:
         _read_quantity(value)
+        return
+    if name == _INT_OR_STRING:
+        said = "" if isinstance(value, str) else _scalar(value, "integer", "int32", struct, path)
+        noted += [said] if said else []
         return
     if name == _MICRO_TIME:
         if isinstance(value, str):

@@ -36,6 +36,13 @@ def stories() -> Iterator[Story]:
         path = f"{collection}/applied"
         told = [Ask("PATCH", f"{path}?{query}", body, {"Content-Type": APPLY}) for query, body in bodies]
         yield Story(f"apply: {name}", (*told, Ask("GET", path), Ask("DELETE", path)))
+    for number, port in enumerate(([1], {}, True, 1.5)):
+        body = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "applied"}}
+        body["spec"] = {"ports": [{"port": 80, "targetPort": port}]}
+        path = f"/api/v1/namespaces/{NAMESPACE}/services"
+        applied = Ask("PATCH", f"{path}/applied?fieldManager=one", body, {"Content-Type": APPLY})
+        yield Story(f"apply: int or string {number}", (applied,))
+        yield Story(f"bodies: int or string {number}", (Ask("POST", path, body),))
     yield Story("apply: scale and status", tuple(_subresources()))
     yield Story("apply: managed fields", tuple(_managed_fields()))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from typing import Any
 
@@ -28,6 +29,8 @@ from shoal.objects.errors import (
 from shoal.objects.wire import Response
 
 Object = dict[str, Any]
+
+_FIELD = re.compile(r"Go struct field \S+")
 
 
 async def patch(core: Core, call: Call) -> Response:
@@ -160,6 +163,19 @@ def _configuration(body: bytes) -> Any:
         raise BadRequest(f"error decoding YAML: error converting YAML to JSON: {error.message}") from None
 
 
+def _check_convertible(call: Call, made: Object) -> None:
+    """What apply lets pass because its own schema says less than Go's types."""
+    problem = call.resource.model().decoding_problem(made)
+    if problem:
+        group = f"{call.resource.group}/" if call.resource.group else "/"
+        kind = f"{group}{call.resource.version}, Kind={call.resource.kind}"
+        who = f"{made['metadata'].get('namespace', '')}/{made['metadata'].get('name', '')}; {kind}"
+        # Converted a field at a time, so the decoder does not know which.
+        told = _FIELD.sub("Go value", problem)
+        why = f"unable to convert unstructured object to {kind}: {told}"
+        raise BadRequest(f"failed to convert new object ({who}) to proper version: {why}")
+
+
 async def _apply(core: Core, call: Call, options: WriteOptions) -> Response:
     apply_options(options)
     config = _configuration(call.request.body)
@@ -194,6 +210,7 @@ async def _apply(core: Core, call: Call, options: WriteOptions) -> Response:
         )
         if not call.resource.custom:
             call.resource.model().prune(made, collect=False)
+            _check_convertible(call, made)
         return made
 
     if call.entry() is None:
