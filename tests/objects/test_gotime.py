@@ -21,6 +21,11 @@ AS_MICRO = 'parsing time "{0}" as "2006-01-02T15:04:05.000000Z07:00": cannot par
         ("2024-01-02 03:04:05Z", AS.format("2024-01-02 03:04:05Z", " 03:04:05Z", "T")),
         ("2024-01-02T03:04:05", AS.format("2024-01-02T03:04:05", "", "Z07:00")),
         ("2024-13-02T03:04:05Z", 'parsing time "2024-13-02T03:04:05Z": month out of range'),
+        ("2024-02-29T03:04:05Z", ""),
+        ("2023-02-29T03:04:05Z", 'parsing time "2023-02-29T03:04:05Z": day out of range'),
+        ("2024-01-02T03:04:05+99:00", 'parsing time "2024-01-02T03:04:05+99:00": time zone offset hour out of range'),
+        ("2024-01-02T03:04:05+09:99", 'parsing time "2024-01-02T03:04:05+09:99": time zone offset minute out of range'),
+        ("9999-12-31T23:04:05-05:00", 'parsing time "9999-12-31T23:04:05-05:00": year out of range'),
         ("2024-01-02T03:04:05Zx", 'parsing time "2024-01-02T03:04:05Zx": extra text: "x"'),
     ],
 )
@@ -55,3 +60,8 @@ def test_a_time_with_microseconds(text: str, said: str) -> None:
 )
 def test_a_time_is_written_again(layout: str, text: str, again: str) -> None:
     assert written(text, layout) == again
+
+
+@pytest.mark.parametrize("text", ["2023-02-29T03:04:05.000000Z", "2024-01-02T03:04:05.000000+99:99"])
+def test_microseconds_of_no_day(text: str) -> None:
+    assert not is_micro_time(text)

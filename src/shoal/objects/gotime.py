@@ -15,7 +15,7 @@ _DATE = (("2006", 4, 0, 9999), "-", ("01", 2, 1, 12), "-", ("02", 2, 1, 31))
 _TIME = ("T", ("15", 2, 0, 23), ":", ("04", 2, 0, 59), ":", ("05", 2, 0, 59))
 _PARTS = _DATE + _TIME
 _RANGES = {"01": "month", "02": "day", "15": "hour", "04": "minute", "05": "second"}
-_match_zone = re.compile(r"Z|[+-]\d\d:\d\d", re.ASCII).match
+_match_zone = re.compile(r"Z|[+-](\d\d):(\d\d)", re.ASCII).match
 _match_micro = re.compile(r"[.,]\d{6}", re.ASCII).match
 _match_fraction = re.compile(r"[.,]\d+|", re.ASCII).match
 _match_micro_time = re.compile(
@@ -24,7 +24,16 @@ _match_micro_time = re.compile(
 
 
 def is_micro_time(text: str) -> bool:
-    return _match_micro_time(text) is not None
+    return _match_micro_time(text) is not None and is_moment(text)
+
+
+def is_moment(text: str) -> bool:
+    """Whether there is such a day, in the years from 1 to 9999: others could not be told in protobuf."""
+    try:
+        datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return False
+    return True
 
 
 def written(text: str, layout: str) -> str:
@@ -65,7 +74,17 @@ def problem(text: str, layout: str) -> str:
     if zone is None:
         return _cannot(text, layout, rest, "Z07:00")
     extra = rest[zone.end() :]
-    return f'parsing time "{text}": extra text: "{extra}"' if extra else ""
+    if extra:
+        return f'parsing time "{text}": extra text: "{extra}"'
+    return "" if is_moment(text) else f'parsing time "{text}": {_beyond(text, zone)} out of range'
+
+
+def _beyond(text: str, zone: re.Match[str]) -> str:
+    if zone[1] and zone[1] > "23":
+        return "time zone offset hour"
+    if zone[2] and zone[2] > "59":
+        return "time zone offset minute"
+    return "year" if text[:4] in ("0000", "0001", "9999") else "day"
 
 
 def _cannot(text: str, layout: str, rest: str, part: str) -> str:

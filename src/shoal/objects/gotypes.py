@@ -14,7 +14,6 @@ from typing import Any
 
 from shoal.objects import gostructs, gotime
 from shoal.objects.quantity import Quantity
-from shoal.objects.schema.formats import is_date_time
 
 Schema = dict[str, Any]
 Resolve = Callable[[str], Schema]
@@ -124,8 +123,8 @@ def _scalar(value: Any, kind: str | None, form: str, struct: str, path: str) -> 
             return _cannot(value, struct, path, "[]uint8" if form == "byte" else "string")
         if form == "byte":
             return _base64(value)
-        if form == "date-time" and value and not is_date_time(value):
-            raise _Refused(gotime.problem(value, gotime.SECONDS) or f'parsing time "{value}": day out of range')
+        if form == "date-time" and value and (said := gotime.problem(value, gotime.SECONDS)):
+            raise _Refused(said)
     return ""
 
 

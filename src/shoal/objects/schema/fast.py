@@ -10,7 +10,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from shoal.objects.gotime import is_micro_time
+from shoal.objects.gotime import is_micro_time, is_moment
 from shoal.objects.schema.formats import Check, format_check
 from shoal.objects.schema.patterns import LINEAR, is_pattern, rewritten
 from shoal.objects.schema.structural import MICRO_TIME, Definitions, JsonSchema, reference
@@ -33,10 +33,12 @@ _NO_NUMBER: JsonSchema = {"not": {"type": "number"}}
 _FAIL: JsonSchema = {"not": {}}
 _INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
 _DATE_TIME = (
-    r"^\d{4}-((0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)"
-    r"T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?(Z|[+-]\d\d:\d\d)$"
+    r"^(000[2-9]|00[1-9]\d|0[1-9]\d\d|[1-8]\d{3}|9[0-8]\d\d|99[0-8]\d|999[0-8])"
+    r"-((0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)"
+    r"T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$"
 )
-"""Times as everybody writes them, without a call back into Python; lower case and leap days go to the walk."""
+"""Times as everybody writes them, without a call back into Python; lower case, leap days and the ends of time go to
+the walk."""
 _TIMES = {"date-time": _DATE_TIME, MICRO_TIME: _DATE_TIME.replace(r"(\.\d+)?", r"\.\d{6}")}
 _NULL: JsonSchema = {"type": "null"}
 """Upstream checks nothing but the type and the enum of a null."""
@@ -182,7 +184,9 @@ def string_format(schema: JsonSchema, types: tuple[str, ...], builtin: bool) -> 
     if not builtin or check is None:
         return check
     found = check
-    return (lambda text: not text or found(text)) if name in ("date-time", "byte") else None
+    if name == "date-time":
+        return lambda text: not text or (found(text) and is_moment(text))
+    return (lambda text: not text or found(text)) if name == "byte" else None
 
 
 def number_range(schema: JsonSchema, types: tuple[str, ...]) -> tuple[float, float] | None:
