@@ -24,7 +24,6 @@ AS_MICRO = 'parsing time "{0}" as "2006-01-02T15:04:05.000000Z07:00": cannot par
         ("2024-02-29T03:04:05Z", ""),
         ("2023-02-29T03:04:05Z", 'parsing time "2023-02-29T03:04:05Z": day out of range'),
         ("2024-01-02T03:04:05+99:00", 'parsing time "2024-01-02T03:04:05+99:00": time zone offset hour out of range'),
-        ("2024-01-02T03:04:05+09:99", 'parsing time "2024-01-02T03:04:05+09:99": time zone offset minute out of range'),
         ("9999-12-31T23:04:05-05:00", 'parsing time "9999-12-31T23:04:05-05:00": year out of range'),
         ("2024-01-02T03:04:05Zx", 'parsing time "2024-01-02T03:04:05Zx": extra text: "x"'),
     ],
