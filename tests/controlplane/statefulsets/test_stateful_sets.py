@@ -191,8 +191,8 @@ def test_on_delete_waits_for_deletions_and_history_is_limited(cluster: Cluster) 
     cluster.post(SETS, stateful_set(2, updateStrategy={"type": "OnDelete"}, revisionHistoryLimit=1)).ok()
     cluster.eventually(lambda: status_of(cluster, WEB).get("readyReplicas") == 2)
     for image in ("web:2", "web:3", "web:4"):
-        set_image(cluster, image)
         before = status_of(cluster, WEB).get("updateRevision")
+        set_image(cluster, image)
         cluster.eventually(lambda: status_of(cluster, WEB)["updateRevision"] != before)  # noqa: B023
     assert set(images(cluster).values()) == {"web:1"}
     cluster.eventually(lambda: len(revisions(cluster)) == 3)  # those of the pods and the set, and one more

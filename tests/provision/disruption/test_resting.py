@@ -71,13 +71,22 @@ async def test_the_loops_come_to_rest_with_pods_of_several_sizes(
         for name, replicas in few.items():
             await found.hosted.merge(DEPLOYMENTS, name, {"spec": {"replicas": replicas}}, "default")
         await found.running(sum(few.values()))
-        await found.until(Unchanged(found), LONG_STEP)
-        await found.running(sum(few.values()))
-        cost = sum(float(SIZES[name][2]) for name in await found.types())
         # At 0.037 for a CPU and 0.00275 for a GiB no type is worth more than it costs.
         least = 10 * 0.037 + 38 * 0.00275
-        # A node more or less is a fifth of it, and what the scheduler does depends on which pod comes first.
-        assert least <= cost <= 2 * least
+        unchanged = Unchanged(found)
+
+        async def rests() -> bool:
+            """The clock of the test can be quicker than a solver on a busy machine: rest at a high price is none."""
+            # A node more or less is a fifth of it, and what the scheduler does depends on which pod comes first.
+            return await unchanged() and await cost(found) <= 2 * least
+
+        await found.until(rests, LONG_STEP)
+        await found.running(sum(few.values()))
+        assert await cost(found) >= least
+
+
+async def cost(found: Stage) -> float:
+    return sum(float(SIZES[name][2]) for name in await found.types())
 
 
 class Unchanged:
