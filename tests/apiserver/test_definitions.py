@@ -388,6 +388,18 @@ def test_a_definition_waits_for_the_finalizers_of_its_instances(widgets: Cluster
     widgets.eventually(lambda: widgets.get(NAME).status == 404)
 
 
+def test_a_definition_that_is_not_served_goes_too(widgets: Cluster) -> None:
+    definition = widget_definition()
+    for version in definition["spec"]["versions"]:
+        del version["served"]
+    path = f"{DEFINITIONS}/{definition['metadata']['name']}"
+    found = widgets.get(path).ok()
+    found["spec"] = definition["spec"]
+    assert [version["served"] for version in widgets.put(path, found).ok()["spec"]["versions"]] == [False]
+    widgets.delete(path).ok()
+    widgets.eventually(lambda: widgets.get(path).status == 404)
+
+
 def test_a_watch_of_a_deleted_kind_sees_its_objects_go(widgets: Cluster) -> None:
     made = widgets.post(WIDGETS, widget("a")).ok()
     with widgets.watch(f"{WIDGETS}?resourceVersion={made['metadata']['resourceVersion']}") as watch:

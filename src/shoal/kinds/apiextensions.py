@@ -51,6 +51,10 @@ def default_crd(crd: Object) -> None:
     service = ((spec["conversion"].get("webhook") or {}).get("clientConfig") or {}).get("service")
     if service is not None:
         service.setdefault("port", 443)
+    for version in spec.get("versions") or ():
+        # Go writes them in any case.
+        version.setdefault("served", False)
+        version.setdefault("storage", False)
     status = crd.get("status") or {}
     if not status.get("storedVersions"):
         record_stored_version(crd)

@@ -52,7 +52,7 @@ class DefinitionLoop:
     async def _instances(self, client: Client, crd: Object) -> bool:
         """Deletes what there is; tells whether something is left that waits for its own finalizers."""
         spec = crd["spec"]
-        served = [version["name"] for version in spec["versions"] if version["served"]]
+        served = [version["name"] for version in spec["versions"] if version.get("served")]
         if not served:
             return False
         kind = Kind(spec["group"], served[0], spec["names"]["plural"], spec["scope"] == "Namespaced")
