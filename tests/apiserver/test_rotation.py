@@ -22,7 +22,7 @@ class Served:
         self.context = server_context(authority.directory)
         self.rotation = Rotation(authority, NAMES, clock, self._renew)
 
-    async def _renew(self, context: ssl.SSLContext) -> None:
+    def _renew(self, context: ssl.SSLContext) -> None:
         self.context = context
 
 

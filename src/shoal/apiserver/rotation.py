@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 from shoal.apiserver.certificates import Authority, CertificateError, server_context
@@ -27,7 +27,7 @@ class Rotation:
         authority: Authority,
         names: list[str],
         clock: Clock,
-        renew: Callable[[ssl.SSLContext], Awaitable[None]],
+        renew: Callable[[ssl.SSLContext], None],
     ) -> None:
         """`renew` is given the context for connections from then on."""
         self._authority, self._names, self._clock, self._renew = authority, names, clock, renew
@@ -49,7 +49,7 @@ class Rotation:
         except (CertificateError, OSError) as error:
             log.warning("the serving certificate stays as it is: %s", error)
             return False
-        await self._renew(context)
+        self._renew(context)
         self._seen = found
         log.info("new connections get the serving certificate that is in %s now", self._authority.directory)
         return True

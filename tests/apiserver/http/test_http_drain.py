@@ -114,7 +114,7 @@ async def test_new_connections_get_the_new_certificate_and_old_ones_stay(serve: 
     before = await site.connect(trusting[old])
     assert (await before.get()).body == b"ok"
     for _ in range(3):
-        await site.server.renew(server_context(new.directory))
+        site.server.renew(server_context(new.directory))
     after = await site.connect(trusting[new])
     assert (await after.get()).body == b"ok"
     assert (await before.get()).body == b"ok"

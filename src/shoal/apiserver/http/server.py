@@ -1,9 +1,8 @@
-"""Listens, keeps the open connections and their deadlines, and ends them."""
+"""Keeps the open connections and their deadlines, and ends them."""
 
 from __future__ import annotations
 
 import asyncio
-import socket
 import ssl
 from collections.abc import Callable, Collection
 
@@ -11,14 +10,12 @@ from shoal.apiserver.http.connection import Connection
 from shoal.apiserver.http.encoding import date_line, status_response
 from shoal.apiserver.http.flusher import Flusher
 from shoal.apiserver.http.limits import Limits
+from shoal.apiserver.http.listener import Listener
 from shoal.apiserver.http.upgraded import Upgraded
 from shoal.clock import Clock, SystemClock
 from shoal.objects.errors import StatusError
 from shoal.objects.wire import Handler, Response
 
-_BACKLOG = 1024
-_PEER_ALIVE_AFTER = 180
-"""Seconds of silence after which TCP asks whether the peer is still there: a watch may be silent for hours."""
 _LOOK_SECONDS = 0.25
 _STREAMS_AT_ONCE, _STREAMS_PAUSE = 100, 0.1
 """How streams are ended when the server stops: all who followed them begin anew elsewhere, in the same moment."""
@@ -43,39 +40,24 @@ class HttpServer:
         self.date = b""
         self.now = 0.0
         self.draining = False
-        self._listener: socket.socket | None = None
+        self._listener: Listener | None = None
         self._clock = clock or SystemClock()
-        self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._one_gone: asyncio.Event | None = None
 
     async def start(self, host: str, port: int, ssl_context: ssl.SSLContext | None = None) -> int:
         """Listens and returns the port: the one asked for, or a free one for 0."""
         loop = asyncio.get_running_loop()
-        self._listener = _listen(host, port)
         self._one_gone, self.draining = None, False
         self.flusher = Flusher(loop)
         self._tick(loop)
-        self._server = await self._accept(self._listener.dup(), ssl_context)
-        return int(self._listener.getsockname()[1])
+        self._listener = Listener(lambda: Connection(self, loop), self.limits.header_timeout)
+        return self._listener.start(host, port, ssl_context)
 
-    async def renew(self, ssl_context: ssl.SSLContext) -> None:
-        """From now on connections begin with this context. The socket stays: nobody who comes meanwhile is refused."""
-        if self._server is None or self._listener is None or self._one_gone is not None:
-            return
-        before, self._server = self._server, await self._accept(self._listener.dup(), ssl_context)
-        before.close()
-
-    async def _accept(self, listener: socket.socket, ssl_context: ssl.SSLContext | None) -> asyncio.Server:
-        loop = asyncio.get_running_loop()
-        return await loop.create_server(
-            lambda: Connection(self, loop),
-            sock=listener,
-            ssl=ssl_context,
-            backlog=_BACKLOG,
-            ssl_handshake_timeout=self.limits.header_timeout if ssl_context else None,
-            ssl_shutdown_timeout=2.0 if ssl_context else None,
-        )
+    def renew(self, ssl_context: ssl.SSLContext) -> None:
+        """From now on connections begin with this context."""
+        if self._listener is not None:
+            self._listener.ssl_context = ssl_context
 
     def drain(self) -> None:
         """Serves on; each client is told with its next answer to come back on another connection."""
@@ -88,19 +70,19 @@ class HttpServer:
         connection is closed is lost, and its client cannot know whether it was carried out. Upgraded connections go
         last: requests that are under way may be answered through them.
         """
-        if self._server is None or self._listener is None:
+        if self._listener is None:
             return
         self.draining = True
-        self._server.close()
         self._listener.close()
         await self._linger(linger)
+        await self._listener.drop()
         self._one_gone = asyncio.Event()
         await self._end_streams(grace)
         await self._end(self._connections, grace)
         await self._end(self._upgraded, min(grace, 1.0))
         if self._timer is not None:
             self._timer.cancel()
-        self._server = None
+        self._listener = None
 
     def admit(self, connection: Connection) -> bool:
         """Takes a new connection, unless it is one too many or comes after the end."""
@@ -169,15 +151,3 @@ class HttpServer:
         for connection in [each for each in self._connections if each.deadline < self.now]:
             connection.expire()
         self._timer = loop.call_later(min(1.0, self.limits.shortest() / 4), self._tick, loop)
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    everywhere = host in ("", "::") and socket.has_dualstack_ipv6()
-    family = socket.AF_INET6 if ":" in host or everywhere else socket.AF_INET
-    listener = socket.create_server((host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=everywhere)
-    listener.setblocking(False)
-    # Accepted sockets inherit these.
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    if hasattr(socket, "TCP_KEEPIDLE"):
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _PEER_ALIVE_AFTER)
-    return listener

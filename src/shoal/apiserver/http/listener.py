@@ -1,0 +1,120 @@
+"""Takes connections off a listening socket and greets them: newest first, a few in a turn of the event loop.
+
+An event loop of its own accord takes one connection a turn, in the order they came. When hundreds connect at once to a
+busy server, a health probe would wait for all of them; here it is greeted next, and they wait, for they are many.
+What waits too long to be greeted is closed: its client has given up, or will come again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections import deque
+from collections.abc import Callable
+
+_BACKLOG = 1024
+_PEER_ALIVE_AFTER = 180
+"""Seconds of silence after which TCP asks whether the peer is still there: a watch may be silent for hours."""
+_AT_ONCE = 8
+"""Connections greeted in one turn: a TLS handshake costs about a millisecond."""
+_MOST_WAITING = 4096
+_PAUSE = 1.0
+"""Seconds until it is tried again after the process had no more descriptors."""
+
+
+class Listener:
+    def __init__(self, factory: Callable[[], asyncio.Protocol], patience: float) -> None:
+        """`patience`: seconds that a connection waits to be greeted, and again those of its handshake."""
+        self._factory, self._patience = factory, patience
+        self._socket: socket.socket | None = None
+        self._waiting: deque[tuple[float, socket.socket]] = deque()
+        self._greeting: set[asyncio.Task[None]] = set()
+        self._scheduled = False
+        self.ssl_context: ssl.SSLContext | None = None
+        """With which the next connections are greeted."""
+
+    def start(self, host: str, port: int, ssl_context: ssl.SSLContext | None) -> int:
+        """Listens and returns the port: the one asked for, or a free one for 0."""
+        self._loop = asyncio.get_running_loop()
+        self.ssl_context = ssl_context
+        self._socket = _listen(host, port)
+        self._loop.add_reader(self._socket, self._take)
+        return int(self._socket.getsockname()[1])
+
+    def close(self) -> None:
+        """Takes nothing more; who had connected before is still greeted."""
+        if self._socket is not None:
+            self._take()
+            self._loop.remove_reader(self._socket)
+            self._socket.close()
+            self._socket = None
+
+    async def drop(self) -> None:
+        """Lets go of those who are not through their greeting."""
+        while self._waiting:
+            self._waiting.pop()[1].close()
+        for task in self._greeting:
+            task.cancel()
+        await asyncio.gather(*self._greeting, return_exceptions=True)
+
+    def _take(self) -> None:
+        assert self._socket is not None
+        now = self._loop.time()
+        for _ in range(_BACKLOG):
+            try:
+                taken, _ = self._socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                break
+            except OSError:
+                self._loop.remove_reader(self._socket)
+                self._loop.call_later(_PAUSE, self._resume)
+                break
+            taken.setblocking(False)
+            self._waiting.append((now, taken))
+        while len(self._waiting) > _MOST_WAITING:
+            self._waiting.popleft()[1].close()
+        if self._waiting and not self._scheduled:
+            self._greet()
+
+    def _resume(self) -> None:
+        if self._socket is not None:
+            self._loop.add_reader(self._socket, self._take)
+
+    def _greet(self) -> None:
+        latest = self._loop.time() - self._patience
+        for _ in range(min(_AT_ONCE, len(self._waiting))):
+            since, taken = self._waiting.pop()
+            if since < latest:
+                taken.close()
+                continue
+            task = self._loop.create_task(self._greeted(taken))
+            self._greeting.add(task)
+            task.add_done_callback(self._greeting.discard)
+        self._scheduled = bool(self._waiting)
+        if self._scheduled:
+            self._loop.call_soon(self._greet)
+
+    async def _greeted(self, taken: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(
+                self._factory,
+                taken,
+                ssl=self.ssl_context,
+                ssl_handshake_timeout=self._patience if self.ssl_context else None,
+                ssl_shutdown_timeout=2.0 if self.ssl_context else None,
+            )
+        except OSError:  # ssl.SSLError and its like too: the peer does not speak TLS, or has gone
+            taken.close()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    everywhere = host in ("", "::") and socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if ":" in host or everywhere else socket.AF_INET
+    listener = socket.create_server((host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=everywhere)
+    listener.setblocking(False)
+    # Accepted sockets inherit these.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_KEEPIDLE"):
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _PEER_ALIVE_AFTER)
+    return listener
