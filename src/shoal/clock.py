@@ -22,6 +22,9 @@ class Clock(Protocol):
     def monotonic(self) -> float:
         """Seconds that never go back, for intervals."""
 
+    def since_boot(self) -> float:
+        """The same, and they go on while the machine is suspended, where the system counts that: for leases."""
+
     async def sleep(self, seconds: float) -> None: ...
 
 
@@ -29,6 +32,9 @@ class SystemClock:
     # Asked several times for each request: not one step more than the question.
     now = staticmethod(time.time)
     monotonic = staticmethod(time.monotonic)
+
+    def since_boot(self) -> float:
+        return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -44,6 +50,9 @@ class FakeClock:
         return self._now
 
     def monotonic(self) -> float:
+        return self._now
+
+    def since_boot(self) -> float:
         return self._now
 
     async def sleep(self, seconds: float) -> None:

@@ -13,6 +13,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from shoal.assemble import controllers as module
 from shoal.assemble.controllers import Controllers, Hosting, NotAShoal, NothingToRun, NotServed, OnlyInside, Wanted
 from shoal.capi.providers.embedded.resources import LOGICAL_CLUSTERS, NODES
 from shoal.capi.resources import CLUSTERS, MACHINES, SECRETS
@@ -25,6 +26,7 @@ from shoal.runtime.lease import LEASES
 from shoal.sync import resources as workload
 from tests.capi.management import ONE_FILE, condition
 from tests.controlplane.world import World, world
+from tests.leases import Stale
 
 Object = dict[str, Any]
 
@@ -165,6 +167,31 @@ async def test_the_holder_of_the_lease_acts_and_gives_it_back(tmp_path: Path) ->
                 assert not second.leases["capi"].holds
         lease = await client.get(LEASES, "shoal-controllers-capi", "kube-system")
         assert lease["spec"]["holderIdentity"] == ""
+
+
+@pytest.mark.anyio
+async def test_who_was_paused_writes_nothing_anywhere_until_it_holds_the_lease(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "Lease", Stale)
+    async with world(tmp_path, loops=False) as given:
+        client, host = await foreign(given), hosting(given)
+        await apply(client)
+        before = await client.list_all(EMBEDDED_CLUSTERS), await client.list_all(CLUSTERS)
+        async with running(client, CAPI, host):
+
+            async def looked() -> bool:
+                return Stale.looks > 5
+
+            await until(looked)
+            assert (await client.list_all(EMBEDDED_CLUSTERS), await client.list_all(CLUSTERS)) == before
+            assert await gone(host.client, LOGICAL_CLUSTERS, "default.east")
+            Stale.valid = True
+
+            async def hosted() -> bool:
+                return not await gone(host.client, LOGICAL_CLUSTERS, "default.east")
+
+            await until(hosted)
 
 
 @pytest.mark.anyio

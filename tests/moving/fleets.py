@@ -99,6 +99,8 @@ class Shift:
     def monotonic(self) -> float:
         return self._clock.monotonic() + self.added
 
+    since_boot = monotonic
+
     async def sleep(self, seconds: float) -> None:
         await self._clock.sleep(seconds)
 

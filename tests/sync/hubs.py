@@ -93,6 +93,8 @@ class Hurried:
     def monotonic(self) -> float:
         return time.monotonic() * self._times
 
+    since_boot = monotonic
+
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds / self._times)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+from shoal.client.fenced import Holds, fenced
 from shoal.client.kubeconfig import client_to, endpoint_of
 from shoal.client.requests import Client
 from shoal.client.transport import Transport
@@ -17,15 +18,16 @@ from shoal.sync.connecting import Connect
 AGENT = "shoal-syncer"
 
 
-def connect_from(url: str, transport: Transport, agent: str = AGENT) -> Connect:
-    """For a process whose own server is at `url` and is called by `transport`."""
+def connect_from(url: str, transport: Transport, agent: str = AGENT, holds: Holds | None = None) -> Connect:
+    """For a process whose own server is at `url` and is called by `transport`. Elsewhere is written only while `holds`
+    says so."""
 
     def connect(kubeconfig: dict[str, Any]) -> Client:
         endpoint = endpoint_of(kubeconfig, where="the kubeconfig")
         below = endpoint.server.removeprefix(url)
         if below != endpoint.server and (not below or below.startswith("/")):
             return Client(Below(transport, below.rstrip("/")), endpoint.token, agent)
-        return client_to(endpoint, agent)
+        return fenced(client_to(endpoint, agent), holds)
 
     return connect
 

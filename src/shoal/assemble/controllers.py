@@ -10,7 +10,7 @@ import asyncio
 import secrets
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from shoal.capi.providers.embedded.unhosted import unhosted_provider
 from shoal.capi.providers.kind.command import KindCommand
 from shoal.capi.providers.kind.controller import KIND_CLUSTERS
 from shoal.capi.providers.kind.loops import KindSettings, kind_loops, kind_provider
+from shoal.client.fenced import Holds, fenced
 from shoal.client.https import HttpsTransport
 from shoal.client.kubeconfig import client_to, endpoint_of, load, load_endpoint
 from shoal.client.requests import Client, Kind
@@ -82,6 +83,12 @@ class Place:
     clock: Clock
     hosting: Hosting | None
     wanted: Wanted
+    holds: Holds | None = None
+    """While that is so they may write; None: always."""
+
+    def only_while(self, holds: Holds) -> Place:
+        hosting = self.hosting and replace(self.hosting, client=fenced(self.hosting.client, holds))
+        return replace(self, client=fenced(self.client, holds), hosting=hosting, holds=holds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +136,7 @@ def _kind(place: Place) -> list[Runnable]:
 
 def _sync(place: Place) -> list[Runnable]:
     def connect(kubeconfig: dict[str, Any]) -> Client:
-        return client_to(endpoint_of(kubeconfig, where="the kubeconfig"), AGENT)
+        return fenced(client_to(endpoint_of(kubeconfig, where="the kubeconfig"), AGENT), place.holds)
 
     wanted = place.wanted
     mode = wanted.sync_mode or ("push" if "syncer" in wanted.loops else "none")
@@ -198,15 +205,17 @@ class Controllers:
         return running
 
     def _begin(self, name: str, place: Place, identity: str) -> None:
-        async def run() -> None:
-            await run_all(lambda: PARTS[name].make(place), place.clock)
-
+        lease: Lease | None = None
         if place.wanted.leader_elect:
             lease = Lease(place.client, place.clock, place.wanted.namespace, f"shoal-controllers-{name}", identity)
             self.leases[name] = lease
-            self._tasks.append(asyncio.create_task(lease.run(run), name=f"lease of {name}"))
-        else:
-            self._tasks.append(asyncio.create_task(run(), name=name))
+            place = place.only_while(lease.is_valid)
+
+        async def run() -> None:
+            await run_all(lambda: PARTS[name].make(place), place.clock)
+
+        running = lease.run(run) if lease is not None else run()
+        self._tasks.append(asyncio.create_task(running, name=name))
 
     async def stop(self) -> None:
         for task in self._tasks:

@@ -31,7 +31,7 @@ from shoal.clock import Clock, SystemClock
 from shoal.dashboard import Dashboard
 from shoal.fleet.bus.settings import BusSettings
 from shoal.fleet.tunnel import Tunnels
-from shoal.fleet.worker.fence.fence import Fence, since_boot
+from shoal.fleet.worker.fence.fence import Fence
 from shoal.fleet.worker.moving import Moves
 from shoal.store.gated import GatedStore
 from shoal.store.sqlite.file import FILE_NAME
@@ -102,8 +102,7 @@ class Shoal:
             opened = await open_store(directory, settings.store)
             token = directory.admin_token()
             loops, tunnels, dashboard = Loops(), Tunnels(), Dashboard()
-            since = settings.clock.monotonic if settings.clock is not None else since_boot
-            fence = None if settings.hub else Fence(since)
+            fence = None if settings.hub else Fence((settings.clock or SystemClock()).since_boot)
             others = hub_routes(tunnels, directory.path / "pki" / "ca.crt", dashboard) if settings.hub else no_routes
             server = await ApiServer.start(
                 ServerSettings(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from functools import partial
 
 from shoal.apiserver.certificates import Authority
 from shoal.apiserver.inprocess import InProcessTransport
@@ -33,7 +34,6 @@ from shoal.fleet.bundle.controller import BundleSettings, bundle_loops
 from shoal.fleet.bus.settings import BusSettings
 from shoal.fleet.loops import WATCH, fleet_hub_loops, supervisor_loops
 from shoal.fleet.processes.interface import Processes
-from shoal.fleet.worker.fence.fence import since_boot
 from shoal.placement.splitter.controller import splitter_loops
 from shoal.placement.splitter.events import placement_events
 from shoal.provision.loops import provision_loops
@@ -99,12 +99,11 @@ class Loops:
         """`hub`: the server is a hub's, not a worker's. `url`: where clients reach it. `holder` names this process
         among several on one store: then only one of them runs the loops at a time. `processes` are the worker processes
         of this hub, which nobody else can look after. `worker_image` is what bundles run; empty: the release's own."""
-        since = clock.monotonic if clock is not None else since_boot
         clock = clock or SystemClock()
         lease: Lease | None = None
         supervising = Client(transport, self.token, agent="shoal-loops", cluster="root")
         if holder:
-            lease = Lease(supervising, clock, "kube-system", "shoal-loops", holder, since)
+            lease = Lease(supervising, clock, "kube-system", "shoal-loops", holder)
             assert isinstance(transport, InProcessTransport), "a lease fences writes of this server only"
             transport = transport.fenced(lease.is_valid)
         client = Client(transport, self.token, agent="shoal-loops", cluster="root")
@@ -114,9 +113,10 @@ class Loops:
             common = controllers(client, clock, authority, url)
             if not hub:
                 return common
-            own = hub_controllers(client, clock, connect_from(url, transport), bus, sync)
+            connect = partial(connect_from, url, transport, holds=lease.is_valid if lease is not None else None)
+            own = hub_controllers(client, clock, connect(), bus, sync)
             bundles = BundleSettings(url, authority.certificate.decode(), worker_image)
-            own += bundle_loops(client, clock, connect_from(url, transport, "shoal-bundle"), bundles)
+            own += bundle_loops(client, clock, connect("shoal-bundle"), bundles)
             return [*common, *own, *(supervisor_loops(client, clock, None) if processes is None else ())]
 
         async def run() -> None:

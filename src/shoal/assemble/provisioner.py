@@ -22,14 +22,15 @@ from shoal.assemble.process import serve
 from shoal.assemble.running import run_all
 from shoal.assemble.syncer import inside
 from shoal.capi.resources import CLUSTERS
+from shoal.client.fenced import fenced
 from shoal.client.kubeconfig import load
 from shoal.client.requests import Client, Kind
 from shoal.clock import Clock, SystemClock
 from shoal.kinds.own import definition_texts
 from shoal.objects.errors import AlreadyExists, NotFound, ShoalError, StoreError
 from shoal.provision.clusterapi.provider import DEPLOYMENTS, MACHINES
-from shoal.provision.homes import Homes, OneHome
-from shoal.provision.loops import Runnable, provision_loops
+from shoal.provision.homes import OneHome
+from shoal.provision.loops import provision_loops
 from shoal.provision.settings import PLANNERS, Settings
 from shoal.provision.simulation.model import BEST_EFFORT, IGNORE, RESPECT, STRICT
 from shoal.provision.view import CLAIMS, CLASSES, OVERLAYS, POOLS
@@ -96,25 +97,24 @@ class Provisioner:
             await management.get(CLUSTERS, wanted.name, wanted.namespace)
         except NotFound:
             raise NoCluster(wanted.namespace, wanted.name) from None
-        running._begin(OneHome(hosted, management, wanted.namespace, wanted.name), wanted, clock)
+        running._begin(hosted, management, wanted, clock)
         if wanted.health is not None:
             running._health = Health()
             running.health_port = await running._health.start(*wanted.health)
         return running
 
-    def _begin(self, homes: Homes, wanted: Wanted, clock: Clock) -> None:
-        def loops() -> list[Runnable]:
-            return provision_loops(homes.hosted, clock, homes, wanted.settings)
+    def _begin(self, hosted: Client, management: Client, wanted: Wanted, clock: Clock) -> None:
+        if wanted.leader_elect:
+            identity = f"{socket.gethostname()}_{secrets.token_hex(8)}"
+            self.lease = Lease(hosted, clock, wanted.lease_namespace, AGENT, identity)
+            hosted, management = fenced(hosted, self.lease.is_valid), fenced(management, self.lease.is_valid)
+        homes = OneHome(hosted, management, wanted.namespace, wanted.name)
 
         async def run() -> None:
-            await run_all(loops, clock)
+            await run_all(lambda: provision_loops(hosted, clock, homes, wanted.settings), clock)
 
-        if not wanted.leader_elect:
-            self._task = asyncio.create_task(run(), name="provisioner")
-            return
-        identity = f"{socket.gethostname()}_{secrets.token_hex(8)}"
-        self.lease = Lease(homes.hosted, clock, wanted.lease_namespace, AGENT, identity)
-        self._task = asyncio.create_task(self.lease.run(run), name="lease of provisioner")
+        running = self.lease.run(run) if self.lease is not None else run()
+        self._task = asyncio.create_task(running, name="provisioner")
 
     async def stop(self) -> None:
         if self._task is not None:

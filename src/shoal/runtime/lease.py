@@ -40,17 +40,8 @@ def claimed(lease: Object | None, identity: str, now: str, duration: int, expire
 
 
 class Lease:
-    def __init__(
-        self,
-        client: Client,
-        clock: Clock,
-        namespace: str,
-        name: str,
-        identity: str,
-        since: Callable[[], float] | None = None,
-    ) -> None:
-        """`since`: seconds that go on while the machine is suspended, where `clock.monotonic` does not."""
-        self._client, self._clock, self._since = client, clock, since or clock.monotonic
+    def __init__(self, client: Client, clock: Clock, namespace: str, name: str, identity: str) -> None:
+        self._client, self._clock, self._since = client, clock, clock.since_boot
         self._namespace, self.name, self._identity = namespace, name, identity
         self._seen: tuple[str, str] = ("", "")
         self._seen_at = 0.0

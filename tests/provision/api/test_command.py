@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from shoal.assemble import provisioner as module
 from shoal.assemble.controllers import NotServed, served
 from shoal.assemble.loops import controllers
 from shoal.assemble.provisioner import NoCluster, OfShoal, Provisioner, Settings, Wanted, install, refuse_shoal
@@ -25,6 +26,7 @@ from shoal.provision.loops import provision_loops
 from shoal.provision.view import CLAIMS, CLASSES, OVERLAYS, PODS, POOLS
 from shoal.runtime.lease import LEASES
 from shoal.store.sqlite import SqliteStore
+from tests.leases import Stale
 from tests.provision.hosted import cluster_objects, node_class, node_pool, pod, size_objects
 from tests.serving import HANG
 
@@ -100,6 +102,31 @@ async def test_one_of_two_processes_buys(world: World) -> None:
     await first.stop()
     lease = await hosted.get(LEASES, "shoal-provisioner", "kube-system")
     assert lease["spec"]["holderIdentity"] == "", "given back, so that another need not wait"
+
+
+@pytest.mark.anyio
+async def test_who_was_paused_buys_nothing_until_it_holds_the_lease(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "Lease", Stale)
+    root, hosted = world.client("root"), world.client("default.east")
+    for obj in [*cluster_objects("east"), *size_objects("east", "small")]:
+        await root.create(KINDS[obj["kind"]], obj, "default")
+    await world.eventually(lambda: hosted.get(Kind("", "v1", "namespaces", namespaced=False), "kube-system"))
+    await hosted.create(CLASSES, node_class())
+    await hosted.create(POOLS, node_pool(disruption={"consolidateAfter": "Never"}))
+    await hosted.create(PODS, pod("one", "1500m"), "default")
+    paused = await Provisioner.start(world.client("default.east"), world.client("root"), EAST)
+    await world.eventually(lambda: _true(Stale.looks > 5))
+    assert (await hosted.list_all(CLAIMS))[0] == []
+    assert "status" not in await hosted.get(POOLS, "default")
+    Stale.valid = True
+
+    async def bought() -> bool:
+        return len((await hosted.list_all(CLAIMS))[0]) == 1
+
+    await world.eventually(bought)
+    await paused.stop()
 
 
 async def _true(found: bool) -> bool:

@@ -12,6 +12,8 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 
 _BACKLOG = 1024
 _PEER_ALIVE_AFTER = 180
@@ -90,13 +92,13 @@ class Listener:
                 continue
             task = self._loop.create_task(self._greeted(taken))
             self._greeting.add(task)
-            task.add_done_callback(self._greeting.discard)
+            task.add_done_callback(partial(self._ended, taken))
         self._scheduled = bool(self._waiting)
         if self._scheduled:
             self._loop.call_soon(self._greet)
 
     async def _greeted(self, taken: socket.socket) -> None:
-        try:
+        with suppress(OSError):  # ssl.SSLError is one: the peer does not speak TLS, or has gone
             await self._loop.connect_accepted_socket(
                 self._factory,
                 taken,
@@ -104,7 +106,10 @@ class Listener:
                 ssl_handshake_timeout=self._patience if self.ssl_context else None,
                 ssl_shutdown_timeout=2.0 if self.ssl_context else None,
             )
-        except OSError:  # ssl.SSLError and its like too: the peer does not speak TLS, or has gone
+
+    def _ended(self, taken: socket.socket, task: asyncio.Task[None]) -> None:
+        self._greeting.discard(task)
+        if task.cancelled():  # perhaps before it had begun, and nobody else knows of the socket
             taken.close()
 
 

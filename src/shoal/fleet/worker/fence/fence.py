@@ -6,7 +6,6 @@ to fire for it to close.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -21,13 +20,8 @@ STARTING = "the worker is starting"
 _NOTHING = Hold()
 
 
-def since_boot() -> float:
-    """Seconds that go on while the machine is suspended, where the system counts those."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
-
-
 class Fence:
-    def __init__(self, now: Callable[[], float] = since_boot, seconds: float = fleet.SILENCE_SECONDS) -> None:
+    def __init__(self, now: Callable[[], float], seconds: float = fleet.SILENCE_SECONDS) -> None:
         self.now, self._seconds = now, seconds
         self.fences = True
         """A write that was judged is done, or has failed, right after."""

@@ -1,0 +1,45 @@
+"""What loops write into servers elsewhere is written only while their lease is held."""
+
+from __future__ import annotations
+
+import pytest
+
+from shoal.client.fenced import fenced
+from shoal.client.requests import Client, Kind
+from shoal.objects.errors import Unavailable
+from tests.client.test_requests import talk
+from tests.serving import Cluster, config_map
+
+MAPS = Kind("", "v1", "configmaps")
+
+
+def test_every_way_to_write_ends_with_the_lease(cluster: Cluster) -> None:
+    valid = [True]
+
+    async def work(plain: Client) -> None:
+        loop = fenced(plain, lambda: valid[0])
+        made = await loop.create(MAPS, config_map("a", {"n": "1"}), "default")
+        valid[0] = False
+        for write in (
+            loop.create(MAPS, config_map("b"), "default"),
+            loop.update(MAPS, {**made, "data": {"n": "2"}}),
+            loop.merge(MAPS, "a", {"data": {"n": "2"}}, "default"),
+            loop.apply(MAPS, config_map("a", {"n": "2"}, namespace="default"), "me"),
+            loop.delete(MAPS, "a", "default"),
+            loop.delete_all(MAPS, "default"),
+            loop.at(cluster.name).delete(MAPS, "a", "default"),
+        ):
+            with pytest.raises(Unavailable, match="does not hold its lease"):
+                await write
+        assert await loop.get(MAPS, "a", "default") == made, "it may look"
+        valid[0] = True
+        await loop.delete(MAPS, "a", "default")
+
+    talk(cluster, "https", work)
+
+
+def test_without_a_lease_there_is_no_fence(cluster: Cluster) -> None:
+    async def work(plain: Client) -> None:
+        assert fenced(plain, None) is plain
+
+    talk(cluster, "in-process", work)
