@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from shoal.apiserver.certificates import Authority
 from shoal.assemble.up import StoreSettings
 from shoal.store.etcd import EtcdStore
 from tests.etcd import Etcd, running_etcd
@@ -187,6 +188,22 @@ def test_a_server_with_other_keys_is_refused(etcd: Etcd, tmp_path: Path) -> None
     with pytest.raises(Exception, match="are not those of the servers that share this store") as refused:
         Server(tmp_path / "other", store=settings)
     assert "give an empty --data-dir" in getattr(refused.value, "hint", "")
+
+
+def test_an_authority_that_is_replaced_at_one_gets_to_the_other(etcd: Etcd, tmp_path: Path) -> None:
+    settings = shared(etcd)
+    a, b = (Server(tmp_path / name, store=settings) for name in ("a", "b"))
+    fresh = Authority(tmp_path / "fresh")
+    (tmp_path / "a" / "pki" / "ca.crt").write_bytes(a.authority + fresh.certificate)
+    for each in (a, b):
+        assert each.shoal.authority is not None
+        each.call(each.shoal.authority.look())
+    assert b.shoal.server.authority.certificate == a.authority + fresh.certificate
+    for each in (a, b):
+        each.stop()
+    again = Server(tmp_path / "third", store=settings)
+    assert again.authority == a.authority + fresh.certificate
+    again.stop()
 
 
 def test_another_prefix_under_a_known_directory_is_refused(etcd: Etcd, tmp_path: Path) -> None:

@@ -173,6 +173,10 @@ async def test_notes_are_kept_once(etcd: Etcd) -> None:
         assert await a.note("keys") is None
         assert await a.keep_note("keys", b"a") == b"a"
         assert await b.keep_note("keys", b"b") == b"a"
+        assert not await b.change_note("keys", b"b", b"c")
+        assert not await b.change_note("none", b"b", b"a")
+        assert await b.change_note("keys", b"b", b"a")
+        assert await a.note("keys") == b"b"
         assert await state(a) == {}
 
 

@@ -62,6 +62,10 @@ class Authority:
         """The CA certificate as PEM: what a kubeconfig trusts."""
         return (self.directory / "ca.crt").read_bytes()
 
+    def check(self) -> None:
+        """CertificateError: it cannot sign."""
+        self._signer()
+
     def ensure_serving(self, names: Iterable[str]) -> bool:
         """Makes `serving.pem` cover the DNS names and IP addresses; whether a new one was issued.
 

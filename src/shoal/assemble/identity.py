@@ -1,13 +1,15 @@
 """What all servers of one store must have in common: the authority, the key of service accounts, the admin's token.
 
 The first server makes them and keeps them in the store; the next one on an empty data directory takes them from
-there, and one that has others is refused: certificates and tokens of one would be worth nothing at the other. Who
-can read etcd can read every Secret in it anyway.
+there, and one that has others is refused: certificates and tokens of one would be worth nothing at the other. The
+authority may be replaced (`shared_authority`): who has the others' token and key takes theirs. Who can read etcd can
+read every Secret in it anyway.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 
 from shoal.apiserver.certificates import Authority
@@ -15,8 +17,12 @@ from shoal.apiserver.tokens import signing_key
 from shoal.assemble.datadir import DataDir, DataDirError, write_private
 from shoal.assemble.store_settings import Notes
 
+log = logging.getLogger("shoal")
+
 NOTE = "identity"
-FILES = ("pki/ca.crt", "pki/ca.key", "pki/service-account.key", "admin-token")
+AUTHORITY = ("pki/ca.key", "pki/ca.crt")
+"""The certificate last: it is what others look at."""
+FILES = (*AUTHORITY, "pki/service-account.key", "admin-token")
 
 
 async def share_identity(directory: DataDir, notes: Notes) -> None:
@@ -30,13 +36,22 @@ async def share_identity(directory: DataDir, notes: Notes) -> None:
         kept = await notes.keep_note(NOTE, json.dumps(own).encode())
         if fresh and json.loads(kept) != own:
             own = None  # another server was as quick: its keys stand
+    others = json.loads(kept)
     if own is None:
-        write_identity(directory.path, json.loads(kept))
-    elif own != json.loads(kept):
+        write_identity(directory.path, others)
+    elif own != others and are_of_one(own, others):
+        log.warning("the certificate authority was replaced meanwhile: that of the other servers is taken")
+        write_authority(directory.path, others)
+    elif own != others:
         raise DataDirError(
             f"the keys in {directory.path} are not those of the servers that share this store",
             "give an empty --data-dir: the server takes the keys from the store; or another --etcd-prefix",
         )
+
+
+def are_of_one(own: dict[str, str], others: dict[str, str]) -> bool:
+    """Whether only the authority is another one."""
+    return all(own[name] == others[name] for name in FILES if name not in AUTHORITY)
 
 
 def read_identity(path: Path) -> dict[str, str] | None:
@@ -52,3 +67,9 @@ def write_identity(path: Path, files: dict[str, str]) -> None:
         write_private(path / name, files[name])
     for derived in ("serving.pem", "serving.json"):
         (path / "pki" / derived).unlink(missing_ok=True)
+
+
+def write_authority(path: Path, files: dict[str, str]) -> None:
+    """What it has signed stays, and is replaced when it is not good any more."""
+    for name in AUTHORITY:
+        write_private(path / name, files[name])

@@ -22,6 +22,7 @@ from shoal.assemble.loops import Loops
 from shoal.assemble.membership import SELF_TOKEN_SECONDS
 from shoal.assemble.routes import hub_routes, no_routes
 from shoal.assemble.server import ApiServer, ServerSettings, administrator, worker_user
+from shoal.assemble.shared_authority import SharedAuthority
 from shoal.assemble.store_settings import Opened
 from shoal.assemble.store_settings import StoreSettings as StoreSettings
 from shoal.assemble.stores import open_store
@@ -93,6 +94,12 @@ class Shoal:
         """Of a worker's server: by which clusters are moved from here and to here."""
         self._loops, self._processes = loops, processes
         self._shutdown_delay = shutdown_delay
+        self.authority: SharedAuthority | None = None
+        """Where the store keeps one."""
+        self._tasks: list[asyncio.Task[None]] = []
+        if opened.notes is not None:
+            self.authority = SharedAuthority(directory.path, opened.notes, server.core.clock)
+            self._tasks.append(asyncio.create_task(self.authority.run(), name="shared authority"))
 
     @classmethod
     async def start(cls, settings: UpSettings) -> Shoal:
@@ -175,6 +182,9 @@ class Shoal:
 
     async def stop(self) -> None:
         await self.leave()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._processes is not None:
             await self._processes.stop_all()
         self.tunnels.close()

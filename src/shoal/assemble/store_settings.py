@@ -43,6 +43,8 @@ class Notes(Protocol):
 
     async def keep_note(self, name: str, value: bytes) -> bytes: ...
 
+    async def change_note(self, name: str, value: bytes, before: bytes) -> bool: ...
+
 
 @dataclass(slots=True)
 class Opened:

@@ -263,6 +263,16 @@ class EtcdStore:
         assert kept is not None
         return kept
 
+    async def change_note(self, name: str, value: bytes, before: bytes) -> bool:
+        """Puts one in place of another, unless somebody was quicker."""
+        key = self._keys.note(name)
+        found = await self._connection.call(lambda member: member.kv.Range, messages.get(key))
+        if not found.kvs or bytes(found.kvs[0].value) != before:
+            return False
+        request = messages.put_if(key, value, found.kvs[0].mod_revision)
+        answer = await self._connection.call(lambda member: member.kv.Txn, request)
+        return bool(answer.succeeded)
+
     def problem(self) -> str:
         try:
             self._check_open()
