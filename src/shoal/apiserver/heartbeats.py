@@ -12,19 +12,19 @@ from shoal.apiserver.cache import Entry
 from shoal.apiserver.core import Call, Core
 from shoal.apiserver.encoding import encode, splice
 from shoal.clock import rfc3339_micro
+from shoal.kinds.nodes_identity import LEASES as NODE_LEASES
 from shoal.kinds.simulated import is_simulated
 from shoal.objects.conditions import get_condition
 from shoal.objects.duration import parse_time
 
 RESOURCE = ("coordination.k8s.io", "leases")
-NAMESPACE = "kube-node-lease"
 DURATION_SECONDS = 40
 RENEW_SECONDS = 10
 
 
 def has_node_leases(call: Call) -> bool:
     """Whether what is asked for may be a node's Lease."""
-    here = call.namespace in ("", NAMESPACE)
+    here = call.namespace in ("", NODE_LEASES)
     return here and (call.resource.group, call.resource.plural) == RESOURCE
 
 
@@ -60,7 +60,7 @@ def _lease(entry: Entry, now: float) -> Entry | None:
         "kind": "Lease",
         "metadata": {
             "name": entry.name,
-            "namespace": NAMESPACE,
+            "namespace": NODE_LEASES,
             "uid": str(uuid.uuid5(uuid.UUID(metadata["uid"]), "lease")),
             "creationTimestamp": metadata["creationTimestamp"],
             "ownerReferences": [owner],
@@ -71,4 +71,4 @@ def _lease(entry: Entry, now: float) -> Entry | None:
             "renewTime": rfc3339_micro(renewed),
         },
     }
-    return Entry(NAMESPACE, entry.name, entry.revision, splice(encode(lease), entry.revision), virtual=True)
+    return Entry(NODE_LEASES, entry.name, entry.revision, splice(encode(lease), entry.revision), virtual=True)

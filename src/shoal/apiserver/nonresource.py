@@ -89,9 +89,12 @@ class NonResource:
         if not decision.allowed:
             raise forbidden(user, attributes, decision.reason)
 
+    def _checks(self, root: str) -> dict[str, Check]:
+        return {**self.checks, **(self.ready_checks if root == "readyz" else {})}
+
     def _health(self, root: str, only: str, query: str) -> Response:
         asked = parse_qs(query, keep_blank_values=True)
-        checks = {**self.checks, **(self.ready_checks if root == "readyz" else {})}
+        checks = self._checks(root)
         if only:
             if only not in checks:
                 return no_page()
@@ -122,7 +125,7 @@ class NonResource:
         """How each check is now, and how often it was found so: what upstream's probes are measured by."""
         lines = ["# TYPE kubernetes_healthcheck gauge"]
         for root in ROOTS:
-            for name, check in {**self.checks, **(self.ready_checks if root == "readyz" else {})}.items():
+            for name, check in self._checks(root).items():
                 lines.append(f'kubernetes_healthcheck{{name="{name}",type="{root}"}} {0 if check() else 1}')
         lines.append("# TYPE kubernetes_healthchecks_total counter")
         for (name, status, root), times in self._looked.items():

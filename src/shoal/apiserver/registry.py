@@ -6,13 +6,14 @@ that answers a request (verbs, discovery, OpenAPI, tables) is given one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from shoal.apiserver.model import Model
 from shoal.apiserver.rules import Rules
 from shoal.kinds.webhooks import Conversion
+from shoal.objects.errors import Cause, Forbidden
 
 Object = dict[str, Any]
 NO_RULES = Rules()
@@ -96,6 +97,12 @@ class Resource:
     def group_resource(self) -> str:
         """`deployments.apps`, as error messages name it."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    def forbidden(self, obj: dict[str, Any], why: str, causes: Iterable[Cause] = ()) -> Forbidden:
+        """Of an object, which may have no name yet."""
+        name = obj["metadata"].get("name") or ""
+        said = f'{self.group_resource} "{name}" is forbidden: {why}'
+        return Forbidden(said, name=name, group=self.group, kind=self.plural, causes=causes)
 
 
 class Registry:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from shoal.kinds import nodes_identity
+
 Object = dict[str, Any]
 
 API = "flowcontrol.apiserver.k8s.io/v1"
@@ -34,7 +36,7 @@ def _user(name: str) -> Object:
 
 
 _EVERYBODY = [_group("system:unauthenticated"), _group("system:authenticated")]
-_NODE_GROUP = [_group("system:nodes")]
+_NODE_GROUP = [_group(nodes_identity.GROUP)]
 _SYSTEM_ACCOUNTS: Object = {"kind": "ServiceAccount", "serviceAccount": {"namespace": "kube-system", "name": "*"}}
 
 

@@ -11,9 +11,10 @@ import pytest
 
 from shoal.client.requests import Client
 from shoal.clock import rfc3339_micro
-from shoal.controlplane.nodes.heartbeats import LEASES, NAMESPACE, next_beat
+from shoal.controlplane.nodes.heartbeats import LEASES, next_beat
 from shoal.controlplane.nodes.loops import simulated_node_loops
 from shoal.controlplane.nodes.view import NODES
+from shoal.kinds.nodes_identity import LEASES as NAMESPACE
 from tests.controlplane.nodes.test_nodes_running import SETTLE, bare_server, create, node, node_is, running
 from tests.controlplane.world import World
 

@@ -9,7 +9,7 @@ from shoal.apiserver.core import Call, Core
 from shoal.clock import rfc3339
 from shoal.kinds.certificate_requests import looked_at
 from shoal.kinds.certificates import stamp_conditions, validate_decisions
-from shoal.objects.errors import Cause, Forbidden, invalid_object
+from shoal.objects.errors import Cause, invalid_object
 
 RESOURCE = ("certificates.k8s.io", "certificatesigningrequests")
 CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client"
@@ -47,7 +47,7 @@ def _create(call: Call, new: Object) -> None:
     if user.extra:
         spec["extra"] = {key: list(values) for key, values in user.extra.items()}
     if spec.get("signerName") == CLIENT_SIGNER and _MASTERS in looked_at(spec.get("request"))[1]:
-        raise _forbidden(call, new, f"use of {CLIENT_SIGNER} signer with {_MASTERS} group is not allowed")
+        raise call.resource.forbidden(new, f"use of {CLIENT_SIGNER} signer with {_MASTERS} group is not allowed")
 
 
 def _may(core: Core, call: Call, verb: str, signer: str) -> None:
@@ -58,19 +58,8 @@ def _may(core: Core, call: Call, verb: str, signer: str) -> None:
         )
         if core.authorizer.authorize(call.user, wanted).allowed:
             return
-    raise _forbidden(
-        call, {"metadata": {"name": call.name}}, f'user not permitted to {verb} requests with signerName "{signer}"'
-    )
-
-
-def _forbidden(call: Call, obj: Object, why: str) -> Forbidden:
-    name = obj["metadata"].get("name") or ""
-    return Forbidden(
-        f'{call.resource.group_resource} "{name}" is forbidden: {why}',
-        name=name,
-        group=call.resource.group,
-        kind=call.resource.plural,
-    )
+    why = f'user not permitted to {verb} requests with signerName "{signer}"'
+    raise call.resource.forbidden({"metadata": {"name": call.name}}, why)
 
 
 def _refuse(call: Call, obj: Object, causes: list[Cause]) -> None:

@@ -20,14 +20,8 @@ def admit(core: Core, call: Call, new: dict[str, Any], old: dict[str, Any] | Non
 def admit_creation(call: Call, new: dict[str, Any], old: dict[str, Any] | None) -> None:
     """Nothing is created in a logical cluster that is going away."""
     if old is None and call.cluster.terminating:
-        resource, name = call.resource, new["metadata"].get("name") or ""
-        raise Forbidden(
-            f'{resource.group_resource} "{name}" is forbidden: unable to create new content in logical cluster '
-            f"{call.cluster.name} because it is being terminated",
-            name=name,
-            group=resource.group,
-            kind=resource.plural,
-        )
+        why = f"unable to create new content in logical cluster {call.cluster.name} because it is being terminated"
+        raise call.resource.forbidden(new, why)
 
 
 def admit_delete(call: Call) -> None:

@@ -12,7 +12,6 @@ from shoal.apiserver.core import Call, Core
 from shoal.clock import rfc3339
 from shoal.kinds.apiextensions import establish, format_warnings, record_stored_version
 from shoal.kinds.apiextensions_validation import validate_crd
-from shoal.objects.errors import Forbidden
 
 GROUP = "apiextensions.k8s.io"
 
@@ -46,11 +45,4 @@ def admit_instance(call: Call, new: dict[str, Any], old: dict[str, Any] | None) 
     """A kind whose definition is being deleted takes no new objects, by apply either."""
     resource = call.resource
     if old is None and resource.custom and "create" not in resource.verbs:
-        name = new["metadata"].get("name") or ""
-        raise Forbidden(
-            f'{resource.group_resource} "{name}" is forbidden: '
-            "create not allowed while custom resource definition is terminating",
-            name=name,
-            group=resource.group,
-            kind=resource.plural,
-        )
+        raise resource.forbidden(new, "create not allowed while custom resource definition is terminating")

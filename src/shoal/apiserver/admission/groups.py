@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from shoal.apiserver.core import Call, Core
-from shoal.objects.errors import Forbidden, NotImplementedHere
+from shoal.objects.errors import NotImplementedHere
 
 Object = dict[str, Any]
 
@@ -30,10 +30,5 @@ def admit_priority(core: Core, call: Call, new: Object, old: Object | None) -> N
     name = new["metadata"].get("name") or ""
     for entry in core.cache.kind(*PRIORITIES).table(call.target.cluster).select(""):
         if entry.name != name and b'"globalDefault":true' in entry.data:
-            raise Forbidden(
-                f'{call.resource.group_resource} "{name}" is forbidden: PriorityClass {entry.name} is already marked '
-                "as default. Only one default can exist",
-                name=name,
-                group=call.resource.group,
-                kind=call.resource.plural,
-            )
+            why = f"PriorityClass {entry.name} is already marked as default. Only one default can exist"
+            raise call.resource.forbidden(new, why)

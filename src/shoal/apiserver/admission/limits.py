@@ -9,7 +9,6 @@ import orjson
 
 from shoal.apiserver.core import Call, Core
 from shoal.kinds.limit_checks import claim_problems, pod_problems, set_defaults, together
-from shoal.objects.errors import Forbidden
 
 Object = dict[str, Any]
 
@@ -31,13 +30,7 @@ def admit(core: Core, call: Call, new: Object, old: Object | None) -> None:
     for limit_range in ranges:
         problem = together((pod_problems if pod else claim_problems)(new, limit_range))
         if problem:
-            resource, name = call.resource, new["metadata"].get("name") or ""
-            raise Forbidden(
-                f'{resource.group_resource} "{name}" is forbidden: {problem}',
-                name=name,
-                group=resource.group,
-                kind=resource.plural,
-            )
+            raise call.resource.forbidden(new, problem)
 
 
 @lru_cache(maxsize=1024)

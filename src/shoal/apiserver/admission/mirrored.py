@@ -23,12 +23,13 @@ def admit(core: Core, call: Call, new: Object, old: Object | None) -> bool:
     cluster = workload.mirrored_from(old if old is not None else new)
     if call.resource is not mirrored.pods():
         if cluster and old is None:
-            raise _forbidden(call, new, "this hub syncs Pods, so it does not show those of its workload Clusters")
+            why = "this hub syncs Pods, so it does not show those of its workload Clusters"
+            raise call.resource.forbidden(new, why)
         return False
     if not cluster or not _may_write(call, cluster):
         raise _refused(call, new, cluster)
     if old is None and not mirrored.asks(core.cache.kind(*mirrored.ASKING).get(call.target.cluster, "", cluster)):
-        raise _forbidden(call, new, f"the workload Cluster {cluster} does not ask for its pods to be shown")
+        raise call.resource.forbidden(new, f"the workload Cluster {cluster} does not ask for its pods to be shown")
     return True
 
 
@@ -44,11 +45,6 @@ def _may_write(call: Call, cluster: str) -> bool:
 
 def _refused(call: Call, obj: Object, cluster: str) -> Forbidden:
     if not cluster:
-        return _forbidden(call, obj, "a hub runs no pods; it shows those of its workload Clusters, read-only")
+        return call.resource.forbidden(obj, "a hub runs no pods; it shows those of its workload Clusters, read-only")
     why = f"it is a read-only mirror of a pod in the workload Cluster {cluster}; change it there, or what it is made of"
-    return _forbidden(call, obj, why)
-
-
-def _forbidden(call: Call, obj: Object, why: str) -> Forbidden:
-    name = obj["metadata"].get("name") or ""
-    return Forbidden(f'pods "{name}" is forbidden: {why}', name=name, kind="pods")
+    return call.resource.forbidden(obj, why)

@@ -20,16 +20,8 @@ def admit(core: Core, call: Call, new: dict[str, Any], old: dict[str, Any] | Non
     # Looking for the text first spares a decode on every create; labels can hold it too, hence the second look.
     if b'"deletionTimestamp":"' in entry.data and "deletionTimestamp" in entry.object()["metadata"]:
         why = f"unable to create new content in namespace {call.namespace} because it is being terminated"
-        name = new["metadata"].get("name") or ""
-        raise Forbidden(
-            f'{resource.group_resource} "{name}" is forbidden: {why}',
-            name=name,
-            group=resource.group,
-            kind=resource.plural,
-            causes=[
-                Cause("NamespaceTerminating", f"namespace {call.namespace} is being terminated", "metadata.namespace")
-            ],
-        )
+        told = f"namespace {call.namespace} is being terminated"
+        raise resource.forbidden(new, why, [Cause("NamespaceTerminating", told, "metadata.namespace")])
 
 
 def admit_delete(call: Call) -> None:

@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from shoal.apiserver.core import Call
-from shoal.kinds.nodes_identity import GROUP, LEASES, node_of
+from shoal.kinds.nodes_identity import LEASES, node_of
 from shoal.kinds.pod_references import every_need_of
-from shoal.objects.errors import Forbidden
 
 Object = dict[str, Any]
 
@@ -28,7 +27,8 @@ _OWN_DOMAINS = ("kubelet.kubernetes.io", "node.kubernetes.io")
 
 
 def admit(call: Call, new: Object, old: Object | None) -> None:
-    if GROUP not in call.user.groups or not (node := node_of(call.user.name, call.user.groups)):
+    node = node_of(call.user.name, call.user.groups)
+    if not node:
         return
     what = (call.resource.group, call.resource.plural)
     wrong = ""
@@ -41,13 +41,14 @@ def admit(call: Call, new: Object, old: Object | None) -> None:
         if (new["metadata"].get("namespace", ""), new["metadata"].get("name")) != (place, node):
             wrong = f"can only access {what[1]} of its own name" + (f" in namespace {place}" if place else "")
     if wrong:
-        raise _refused(call, new, node, wrong)
+        raise call.resource.forbidden(new, f'node "{node}" {wrong}')
 
 
 def admit_delete(call: Call, old: Object) -> None:
     node = node_of(call.user.name, call.user.groups)
     if node and (call.resource.group, call.resource.plural) == ("", "pods") and _bound_to(old) != node:
-        raise _refused(call, old, node, "can only delete pods with spec.nodeName set to itself")
+        why = f'node "{node}" can only delete pods with spec.nodeName set to itself'
+        raise call.resource.forbidden(old, why)
 
 
 def node_wrong(node: str, new: Object, old: Object | None, subresource: bool) -> str:
@@ -96,13 +97,3 @@ def _is_foreign(label: str) -> bool:
 
 def _within(domain: str, parents: tuple[str, ...]) -> bool:
     return any(domain == parent or domain.endswith(f".{parent}") for parent in parents)
-
-
-def _refused(call: Call, obj: Object, node: str, why: str) -> Forbidden:
-    name = obj["metadata"].get("name") or ""
-    return Forbidden(
-        f'{call.resource.group_resource} "{name}" is forbidden: node "{node}" {why}',
-        name=name,
-        group=call.resource.group,
-        kind=call.resource.plural,
-    )

@@ -9,7 +9,6 @@ from typing import Any
 from shoal.apiserver.cache import Entry
 from shoal.apiserver.core import Call, Core
 from shoal.kinds.pod_totals import amounts
-from shoal.objects.errors import Forbidden
 
 Object = dict[str, Any]
 
@@ -35,19 +34,17 @@ def _set_priority(core: Core, call: Call, new: Object, spec: Object) -> None:
     name = spec.get("priorityClassName")
     found = _class(core, call, PRIORITIES, name) if name else _default(core, call)
     if name and found is None:
-        raise _refused(call, new, f"no PriorityClass with name {name} was found")
+        raise call.resource.forbidden(new, f"no PriorityClass with name {name} was found")
     chosen: Object = found.object() if found is not None else {}
     priority, policy = chosen.get("value") or 0, chosen.get("preemptionPolicy") or PREEMPTS
     if spec.get("priority") not in (None, priority):
-        raise _refused(
-            call,
+        raise call.resource.forbidden(
             new,
             f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; priority admission "
             f"controller computed {priority} from the given PriorityClass name",
         )
     if spec.get("preemptionPolicy") not in (None, policy):
-        raise _refused(
-            call,
+        raise call.resource.forbidden(
             new,
             f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be provided in pod spec; "
             f"priority admission controller computed {policy} from the given PriorityClass name",
@@ -68,11 +65,11 @@ def _set_runtime(core: Core, call: Call, new: Object, spec: Object) -> None:
     name, given = spec.get("runtimeClassName"), spec.get("overhead") or {}
     found = _class(core, call, RUNTIMES, name) if name else None
     if name and found is None:
-        raise _refused(call, new, f'pod rejected: RuntimeClass "{name}" not found')
+        raise call.resource.forbidden(new, f'pod rejected: RuntimeClass "{name}" not found')
     runtime: Object = found.object() if found is not None else {}
     overhead = (runtime.get("overhead") or {}).get("podFixed") or {}
     if given and overhead and amounts(given) != amounts(overhead):
-        raise _refused(call, new, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
+        raise call.resource.forbidden(new, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
     if overhead:
         spec["overhead"] = overhead
     _set_places(call, new, spec, runtime.get("scheduling") or {})
@@ -86,15 +83,15 @@ def approve(core: Core, call: Call, new: Object) -> None:
     name = spec.get("runtimeClassName")
     found = _class(core, call, RUNTIMES, name) if name else None
     if found is None or not (found.object().get("overhead") or {}).get("podFixed"):
-        raise _refused(call, new, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
+        why = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+        raise call.resource.forbidden(new, why)
 
 
 def _set_places(call: Call, new: Object, spec: Object, scheduling: Object) -> None:
     own = spec.get("nodeSelector") or {}
     for key, value in (scheduling.get("nodeSelector") or {}).items():
         if own.get(key, value) != value:
-            raise _refused(
-                call,
+            raise call.resource.forbidden(
                 new,
                 f"conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; "
                 f"pod.spec.nodeSelector[{key}] = {own[key]}",
@@ -107,8 +104,3 @@ def _set_places(call: Call, new: Object, spec: Object, scheduling: Object) -> No
 
 def _class(core: Core, call: Call, resource: tuple[str, str], name: str) -> Entry | None:
     return core.cache.kind(*resource).get(call.target.cluster, "", name)
-
-
-def _refused(call: Call, new: Object, why: str) -> Forbidden:
-    name = new["metadata"].get("name") or ""
-    return Forbidden(f'pods "{name}" is forbidden: {why}', name=name, kind=call.resource.plural)

@@ -28,7 +28,6 @@ from shoal.kinds.quota_usage import (
     tracked,
     unspecified,
 )
-from shoal.objects.errors import Forbidden
 
 Object = dict[str, Any]
 
@@ -63,7 +62,7 @@ def admit(core: Core, call: Call, new: Object, old: Object | None) -> None:
             continue
         missing = unspecified(new, names) if (group, plural) == ("", "pods") else ""
         if missing:
-            raise _forbidden(call, new, f"failed quota: {quota.name}: {missing}")
+            raise call.resource.forbidden(new, f"failed quota: {quota.name}: {missing}")
         if old is not None:
             before = before or charge(group, plural, old)
         counted = before.at(now) if before is not None and quota.covers(before) else None
@@ -72,7 +71,7 @@ def admit(core: Core, call: Call, new: Object, old: Object | None) -> None:
             used = total((one for one in _charges(call) if quota.covers(one)), list(requested), now)
             problem = exceeded(quota, requested, used)
             if problem:
-                raise _forbidden(call, new, problem)
+                raise call.resource.forbidden(new, problem)
 
 
 def _quotas(table: Table, namespace: str) -> list[Quota]:
@@ -97,10 +96,3 @@ def _charges(call: Call) -> Iterator[Charge]:
         if entry.charge is None:
             entry.charge = charge(group, plural, entry.object())
         yield entry.charge
-
-
-def _forbidden(call: Call, obj: Object, why: str) -> Forbidden:
-    resource, name = call.resource, obj["metadata"].get("name") or ""
-    return Forbidden(
-        f'{resource.group_resource} "{name}" is forbidden: {why}', name=name, group=resource.group, kind=resource.plural
-    )

@@ -12,7 +12,6 @@ from shoal.apiserver.core import Call, Core
 from shoal.apiserver.paths import ROOT
 from shoal.apiserver.syncers import belonging
 from shoal.kinds import apiresource, workload
-from shoal.objects.errors import Forbidden
 
 Object = dict[str, Any]
 
@@ -40,9 +39,7 @@ def admit(core: Core, call: Call, new: Object, old: Object | None) -> None:
     else:
         wrong = object_wrong(cluster, new, old, call.target.subresource)
     if wrong:
-        name = new["metadata"].get("name") or ""
-        message = f'{call.resource.group_resource} "{name}" is forbidden: {wrong}'
-        raise Forbidden(message, name=name, group=group, kind=plural)
+        raise call.resource.forbidden(new, wrong)
 
 
 def import_wrong(cluster: str, new: Object) -> str:

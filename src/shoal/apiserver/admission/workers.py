@@ -14,7 +14,6 @@ from shoal.apiserver.core import Call, Core
 from shoal.apiserver.paths import ROOT
 from shoal.kinds import fleet, joining, moving
 from shoal.objects.conditions import get_condition
-from shoal.objects.errors import Forbidden
 
 Object = dict[str, Any]
 
@@ -40,7 +39,7 @@ def admit(core: Core, call: Call, new: Object, old: Object | None) -> None:
     worker = joining.worker_of(user.name, user.groups)
     if what == REQUESTS:
         if old is None and new["spec"].get("signerName") != joining.SIGNER:
-            raise _refused(call, new, f"{user.name} may ask the signer {joining.SIGNER} only")
+            raise call.resource.forbidden(new, f"{user.name} may ask the signer {joining.SIGNER} only")
         return
     check = _CHECKS.get(what)
     if not worker or check is None:
@@ -51,7 +50,7 @@ def admit(core: Core, call: Call, new: Object, old: Object | None) -> None:
     if not wrong and what == (fleet.GROUP, "managedclusters"):
         wrong = _waited_for(core, new, old)
     if wrong:
-        raise _refused(call, new, wrong)
+        raise call.resource.forbidden(new, wrong)
 
 
 def admit_delete(core: Core, call: Call, old: Object) -> None:
@@ -62,9 +61,9 @@ def admit_delete(core: Core, call: Call, old: Object) -> None:
         segment = moving.segment_of(name)
         if segment is not None:
             if not moving.is_log_of(old, segment[0]):
-                raise _refused(call, old, "it is somebody else's, though it has the name of a log")
+                raise call.resource.forbidden(old, "it is somebody else's, though it has the name of a log")
         elif not fleet.is_kubeconfig_of(old, fleet.cluster_of_secret(name)):
-            raise _refused(call, old, "it is somebody else's, though it has the name of a kubeconfig")
+            raise call.resource.forbidden(old, "it is somebody else's, though it has the name of a kubeconfig")
 
 
 def worker_wrong(worker: str, new: Object, old: Object | None, subresource: bool) -> str:
@@ -229,13 +228,3 @@ def _not_held(core: Core, worker: str, secret: Object) -> str:
     if segment is not None and segment[1] != fleet.epoch(managed):
         return f"the log of epoch {segment[1]} is not written any more: it is epoch {fleet.epoch(managed)} now"
     return ""
-
-
-def _refused(call: Call, obj: Object, why: str) -> Forbidden:
-    name = obj["metadata"].get("name") or ""
-    return Forbidden(
-        f'{call.resource.group_resource} "{name}" is forbidden: {why}',
-        name=name,
-        group=call.resource.group,
-        kind=call.resource.plural,
-    )

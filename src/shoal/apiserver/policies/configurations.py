@@ -6,12 +6,12 @@ Policies are asked in the order of their names, and of each the bindings likewis
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from shoal.apiserver.cache import Cache, Change, Kind
+from shoal.apiserver.lookers import Lookers
 from shoal.apiserver.registry import Registry, Resource
-from shoal.apiserver.webhooks.configurations import equivalents
 from shoal.kinds.webhooks import EXEMPT
 
 if TYPE_CHECKING:
@@ -53,27 +53,21 @@ Wanted = tuple[tuple[Concerned, ...], tuple[Concerned, ...]]
 NOBODY: Wanted = ((), ())
 
 
-@dataclass(slots=True, eq=False)
 class Found:
-    mutating: tuple[Policy, ...]
-    validating: tuple[Policy, ...]
-    registry: Registry | None = None
-    """What `wanted` was found by: another version of a CRD makes other equivalents."""
-    wanted: dict[tuple[str, str, str, str, str], Wanted] = field(default_factory=dict)
+    def __init__(self, mutating: tuple[Policy, ...], validating: tuple[Policy, ...]) -> None:
+        self.mutating, self.validating = mutating, validating
+        self._lookers = Lookers(self._look)
 
     def find(self, registry: Registry, operation: str, resource: Resource, subresource: str) -> Wanted:
         if resource.group == EXEMPT and resource.plural in OWN:
             return NOBODY
-        if registry is not self.registry:
-            self.registry, self.wanted = registry, {}
-        key = operation, resource.group, resource.version, resource.plural, subresource
-        found = self.wanted.get(key)
-        if found is None:
-            look = _Look(operation, resource, subresource, equivalents(registry, resource))
-            # There is nothing to change in a deletion.
-            mutating = () if operation == "DELETE" else look.concerned(self.mutating)
-            found = self.wanted[key] = (mutating, look.concerned(self.validating))
-        return found
+        return self._lookers.by(registry, operation, resource, subresource)
+
+    def _look(self, operation: str, resource: Resource, subresource: str, others: list[Resource]) -> Wanted:
+        look = _Look(operation, resource, subresource, others)
+        # There is nothing to change in a deletion.
+        mutating = () if operation == "DELETE" else look.concerned(self.mutating)
+        return mutating, look.concerned(self.validating)
 
 
 class Policies:

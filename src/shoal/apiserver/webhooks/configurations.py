@@ -6,14 +6,13 @@ The order is that of upstream: configurations by name, in each the webhooks as t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from shoal.apiserver.cache import Cache, Change, Kind
+from shoal.apiserver.lookers import Lookers
 from shoal.apiserver.registry import Registry, Resource
 from shoal.apiserver.webhooks.calling import Calls, Poster
 from shoal.kinds.webhooks import EXEMPT, Hook, read_hooks
-
-EVENTS = ("", "events"), ("events.k8s.io", "events")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,28 +29,19 @@ Wanted = tuple[tuple[Invocation, ...], tuple[Invocation, ...]]
 NOBODY: Wanted = ((), ())
 
 
-@dataclass(slots=True, eq=False)
 class Hooks:
-    mutating: tuple[Hook, ...]
-    validating: tuple[Hook, ...]
-    registry: Registry | None = None
-    """What `wanted` was found by: another version of a CRD makes other equivalents."""
-    wanted: dict[tuple[str, str, str, str, str], Wanted] = field(default_factory=dict)
+    def __init__(self, mutating: tuple[Hook, ...], validating: tuple[Hook, ...]) -> None:
+        self.mutating, self.validating = mutating, validating
+        self._lookers = Lookers(self._look)
 
     def find(self, registry: Registry, operation: str, resource: Resource, subresource: str) -> Wanted:
-        if resource.group == EXEMPT:
-            return NOBODY
-        if registry is not self.registry:
-            self.registry, self.wanted = registry, {}
-        key = operation, resource.group, resource.version, resource.plural, subresource
-        found = self.wanted.get(key)
-        if found is None:
-            others = equivalents(registry, resource)
-            found = self.wanted[key] = (
-                _matching(self.mutating, operation, resource, subresource, others),
-                _matching(self.validating, operation, resource, subresource, others),
-            )
-        return found
+        return NOBODY if resource.group == EXEMPT else self._lookers.by(registry, operation, resource, subresource)
+
+    def _look(self, operation: str, resource: Resource, subresource: str, others: list[Resource]) -> Wanted:
+        return (
+            _matching(self.mutating, operation, resource, subresource, others),
+            _matching(self.validating, operation, resource, subresource, others),
+        )
 
 
 class Webhooks:
@@ -83,19 +73,6 @@ class Webhooks:
 def _hooks(kind: Kind, cluster: str) -> tuple[Hook, ...]:
     table = kind.tables.get(cluster)
     return tuple(hook for entry in table.select("") for hook in read_hooks(entry.object())) if table else ()
-
-
-def equivalents(registry: Registry, resource: Resource) -> list[Resource]:
-    """Other resources that show the same objects: other versions of a custom one, and the other group of Events."""
-    if resource.custom:
-        versions = (
-            registry.find(resource.group, version, resource.plural) for version in registry.versions(resource.group)
-        )
-        return [each for each in versions if each is not None and each.version != resource.version]
-    here = resource.group, resource.plural
-    other = next((each for each in EVENTS if each != here), None) if here in EVENTS else None
-    found = registry.find(other[0], "v1", other[1]) if other is not None else None
-    return [found] if found is not None else []
 
 
 def _matching(

@@ -10,6 +10,8 @@ from typing import Any
 
 from shoal.kinds import joining
 from shoal.kinds.certificate_requests import Asked
+from shoal.kinds.nodes_identity import GROUP as NODES
+from shoal.kinds.nodes_identity import PREFIX as NODE
 
 Object = dict[str, Any]
 
@@ -53,8 +55,8 @@ def problem(signer: str, asked: Asked, usages: list[str]) -> str:
         return _client_usages(usages)
     if signer == joining.SIGNER:
         return joining.wrong_subject(asked, usages)
-    if asked.organizations != ("system:nodes",):
-        return "subject organization is not system:nodes"
+    if asked.organizations != (NODES,):
+        return f"subject organization is not {NODES}"
     if signer == KUBELET_SERVING and not asked.dns and not asked.addresses:
         return "DNS or IP subjectAltName is required"
     if signer == KUBELET_CLIENT and asked.dns:
@@ -65,8 +67,8 @@ def problem(signer: str, asked: Asked, usages: list[str]) -> str:
         return "IP subjectAltNames are not allowed"
     if asked.uris:
         return "URI subjectAltNames are not allowed"
-    if not asked.common_name.startswith("system:node:"):
-        return "subject common name does not begin with system:node:"
+    if not asked.common_name.startswith(NODE):
+        return f"subject common name does not begin with {NODE}"
     needed = {"digital signature", "server auth" if signer == KUBELET_SERVING else "client auth"}
     if set(usages) not in (needed, needed | {"key encipherment"}):
         return f"usages did not match [{' '.join(sorted(needed | {'key encipherment'}))}]"

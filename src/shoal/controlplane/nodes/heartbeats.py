@@ -14,6 +14,7 @@ from shoal.client.reflector import Key
 from shoal.client.requests import Client, Kind
 from shoal.clock import Clock, rfc3339_micro
 from shoal.controlplane.nodes.view import View
+from shoal.kinds.nodes_identity import LEASES as NODE_LEASES
 from shoal.kinds.simulated import is_simulated
 from shoal.objects.conditions import condition_is
 from shoal.objects.errors import NotFound
@@ -23,7 +24,6 @@ from shoal.runtime.loop import Loop
 Object = dict[str, Any]
 
 LEASES = Kind("coordination.k8s.io", "v1", "leases")
-NAMESPACE = "kube-node-lease"
 DURATION_SECONDS = 40
 RENEW_SECONDS = 10.0
 QUARTERS = 40
@@ -78,8 +78,8 @@ async def _write(client: Client, known: Object | None, node: Object, now: str) -
     owners = [{"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}]
     spec = {"holderIdentity": name, "leaseDurationSeconds": DURATION_SECONDS, "renewTime": now}
     with suppress(NotFound):
-        known = known or await client.get(LEASES, name, NAMESPACE)
+        known = known or await client.get(LEASES, name, NODE_LEASES)
         metadata = {**known["metadata"], "ownerReferences": owners}
         return await client.update(LEASES, {**known, "metadata": metadata, "spec": {**known.get("spec", {}), **spec}})
-    body = {"metadata": {"name": name, "namespace": NAMESPACE, "ownerReferences": owners}, "spec": spec}
-    return await client.create(LEASES, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", **body}, NAMESPACE)
+    body = {"metadata": {"name": name, "namespace": NODE_LEASES, "ownerReferences": owners}, "spec": spec}
+    return await client.create(LEASES, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", **body}, NODE_LEASES)
