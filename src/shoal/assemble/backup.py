@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import urlencode
 
-from shoal import __version__
+from shoal.assemble.backup_file import encoded
 from shoal.assemble.datadir import DataDirError
 from shoal.assemble.identity import NOTE, read_identity
 from shoal.assemble.snapshots import open_snapshot
 from shoal.assemble.store_settings import StoreSettings
 from shoal.client.https import HttpsTransport
 from shoal.client.kubeconfig import load_endpoint
-from shoal.clock import SystemClock, rfc3339
+from shoal.clock import SystemClock
 from shoal.objects.errors import Forbidden, Unauthorized
-from shoal.store.backup.format import Header, Writer, verify
+from shoal.store.backup.format import Header, verify
 from shoal.store.backup.snapshot import Snapshot
 
 
@@ -129,17 +129,3 @@ def _refuse(status: int, body: bytes) -> None:
     if status in (401, 403):
         raise (Unauthorized if status == 401 else Forbidden)(message)
     raise DataDirError(message, "a server of an older Shoal gives no backups: give its --data-dir")
-
-
-async def encoded(snapshot: Snapshot, now: float, keys: Mapping[str, str] | None = None) -> AsyncIterator[bytes]:
-    """The bytes of the file, as they come; compressed beside the loop."""
-    out: list[bytes] = []
-    about = snapshot.revision, snapshot.newest, rfc3339(now), __version__
-    writer = Writer(out.append, Header(snapshot.id, snapshot.kind, *about), keys)
-    async for page in snapshot.pages():
-        await asyncio.to_thread(writer.add_all, page)
-        if out:
-            yield b"".join(out)
-            out.clear()
-    await asyncio.to_thread(writer.close)
-    yield b"".join(out)

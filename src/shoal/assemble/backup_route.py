@@ -15,7 +15,7 @@ from shoal.apiserver.authz import Attributes
 from shoal.apiserver.core import Core
 from shoal.apiserver.paths import ROOT
 from shoal.apiserver.routes import GuardedRoute, Route
-from shoal.assemble.backup import encoded
+from shoal.assemble.backup_file import encoded
 from shoal.assemble.identity import read_identity
 from shoal.assemble.routes import RoutesOf
 from shoal.clock import Clock

@@ -11,6 +11,8 @@ from pathlib import Path
 from shoal.objects.errors import ShoalError
 
 FORMAT = 1
+HUB_KUBECONFIG = "hub.kubeconfig"
+"""Of a worker: who it is at its hub."""
 
 
 class DataDirError(ShoalError):

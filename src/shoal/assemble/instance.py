@@ -17,9 +17,8 @@ from shoal.apiserver.sleep import IDLE_SECONDS as IDLE_SECONDS
 from shoal.assemble.backup_route import backup_routes
 from shoal.assemble.datadir import DataDir, DataDirError, host_names, kubeconfig, write_private
 from shoal.assemble.hosted_data import HostedData
-from shoal.assemble.jointokens import create_token
+from shoal.assemble.jointokens import SELF_TOKEN_SECONDS, create_token
 from shoal.assemble.loops import Loops
-from shoal.assemble.membership import SELF_TOKEN_SECONDS
 from shoal.assemble.routes import hub_routes, no_routes
 from shoal.assemble.server import ApiServer, ServerSettings, administrator, worker_user
 from shoal.assemble.shared_authority import SharedAuthority

@@ -11,7 +11,6 @@ import hmac
 import secrets
 import ssl
 
-from shoal.client.https import HttpsTransport
 from shoal.client.requests import Client, Kind
 from shoal.clock import rfc3339
 from shoal.kinds import joining
@@ -20,6 +19,8 @@ from shoal.objects.errors import ShoalError
 SECRETS = Kind("", "v1", "secrets")
 LONGEST_AUTHORITY = 64 * 1024
 FETCH_SECONDS = 15.0
+SELF_TOKEN_SECONDS = 600.0
+"""Of a token that is used at once: by an administrator's kubeconfig, by a hub for its own processes."""
 
 
 class JoinError(ShoalError):
@@ -62,6 +63,9 @@ def is_of_hash(certificate: str, wanted: str) -> bool:
 async def fetch_authority(hub: str, wanted: str) -> str:
     """The certificate authority of a hub, as PEM, if it has the hash: until that is known, nobody is trusted and
     nothing is told."""
+    # A hub makes tokens, and asks nobody over the network for that.
+    from shoal.client.https import HttpsTransport  # noqa: PLC0415
+
     blind = ssl.create_default_context()
     blind.check_hostname, blind.verify_mode = False, ssl.CERT_NONE
     transport = HttpsTransport(hub, blind, FETCH_SECONDS)

@@ -15,11 +15,9 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from shoal.assemble.datadir import DataDirError, write_private
-from shoal.assemble.jointokens import JoinError, create_token, fetch_authority, is_of_hash
-from shoal.client.https import HttpsTransport
+from shoal.assemble.datadir import HUB_KUBECONFIG, DataDirError, write_private
+from shoal.assemble.jointokens import SELF_TOKEN_SECONDS, JoinError, create_token, fetch_authority, is_of_hash
 from shoal.client.kubeconfig import KubeconfigError, client_to, endpoint_of, load_endpoint, parse
-from shoal.client.requests import Client
 from shoal.client.transport import Endpoint, Unreachable, distrusts
 from shoal.clock import Clock
 from shoal.fleet.resources import LOGICAL_CLUSTERS
@@ -29,10 +27,8 @@ from shoal.kinds import joining
 from shoal.kinds.certificate_requests import not_after
 from shoal.objects.errors import Forbidden, StatusError, Unauthorized
 
-FILE, PENDING = "hub.kubeconfig", "hub.key"
+PENDING = "hub.key"
 AGENT = "shoal-worker"
-SELF_TOKEN_SECONDS = 600.0
-"""Of the token that an administrator's kubeconfig makes for itself."""
 LOOK_SECONDS = 5.0
 MAKE_ONE = "make a token at the hub: shoal join-token create"
 
@@ -82,7 +78,7 @@ def check_given(given: HubGiven) -> None:
 async def become_member(directory: Path, worker: str, given: HubGiven, store: str, clock: Clock) -> Membership:
     """With the identity in the data directory, if it is one of that hub; by joining, otherwise. `store` is the id of
     the worker's own store."""
-    file = directory / FILE
+    file = directory / HUB_KUBECONFIG
     known = _known(file, worker)
     if known is not None and _is_hub_of(known, given):
         ended = (not_after(known.certificate.encode()) or 0.0) <= clock.now()
@@ -113,7 +109,7 @@ async def become_member(directory: Path, worker: str, given: HubGiven, store: st
 async def _join(file: Path, worker: str, told: _Told, store: str, clock: Clock) -> Membership:
     token = told.token or await _own_token(told, worker, clock)
     pending = file.with_name(PENDING)
-    hub = Client(HttpsTransport(told.server, _trusting(told.authority)), token, AGENT)
+    hub = client_to(Endpoint(told.server, _trusting(told.authority), token), AGENT)
     try:
         key = _pending_key(pending)
         try:
@@ -195,7 +191,7 @@ def _known(file: Path, worker: str) -> Membership | None:
 
 async def _is_accepted(endpoint: Endpoint) -> bool:
     """Whether the hub knows the worker. One that does not answer has not said no."""
-    hub = Client(HttpsTransport(endpoint.server, endpoint.tls, LOOK_SECONDS), agent=AGENT)
+    hub = client_to(endpoint, AGENT, LOOK_SECONDS)
     try:
         await hub.get(LOGICAL_CLUSTERS, "root")
     except Unauthorized:

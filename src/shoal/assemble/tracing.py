@@ -17,7 +17,6 @@ from urllib.parse import urlsplit
 import orjson
 
 from shoal import __version__
-from shoal.client.posting import Posting
 from shoal.client.transport import Unreachable
 from shoal.telemetry import otlp, tracing
 
@@ -31,6 +30,9 @@ MOST_ANSWERED = 65536
 
 class Exporter:
     def __init__(self, tracer: tracing.Tracer, endpoint: str) -> None:
+        # Most processes trace nothing, and have nobody to call.
+        from shoal.client.posting import Posting  # noqa: PLC0415
+
         self._tracer = tracer
         self._url = endpoint if urlsplit(endpoint).path.strip("/") else endpoint.rstrip("/") + otlp.PATH
         self._posting = Posting()

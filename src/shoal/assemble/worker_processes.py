@@ -19,9 +19,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from shoal.assemble.datadir import write_private
+from shoal.assemble.datadir import HUB_KUBECONFIG, write_private
 from shoal.assemble.jointokens import authority_hash
-from shoal.assemble.membership import FILE as IDENTITY
 from shoal.assemble.store_settings import StoreSettings
 from shoal.clock import Clock
 from shoal.fleet.processes.decide import failures_after
@@ -90,7 +89,7 @@ class WorkerProcesses:
         try:
             directory = self._made(name, uid)
             token = ""
-            if code == DENIED or not (directory / IDENTITY).exists():
+            if code == DENIED or not (directory / HUB_KUBECONFIG).exists():
                 token = await self._hub.token(name)
             self._children[name] = child = await self._spawn(name, directory, token)
         except OSError as error:

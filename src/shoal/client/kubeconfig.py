@@ -51,11 +51,12 @@ def parse(text: str, where: str) -> Object:
     return config
 
 
-def client_to(endpoint: Endpoint, agent: str) -> Client:
-    # It takes longer to load than a command's help may.
+def client_to(endpoint: Endpoint, agent: str, cut: float = 60.0) -> Client:
+    """`cut`: how many seconds an answer may take."""
+    # It takes longer to load than a command's help may, and memory of a server that has nobody to call.
     from shoal.client.https import HttpsTransport  # noqa: PLC0415
 
-    return Client(HttpsTransport(endpoint.server, endpoint.tls), endpoint.token, agent)
+    return Client(HttpsTransport(endpoint.server, endpoint.tls, cut), endpoint.token, agent)
 
 
 def endpoint_of(config: Object, context: str = "", *, where: str, beside: Path | None = None) -> Endpoint:

@@ -16,14 +16,12 @@ import logging
 import os
 from functools import lru_cache
 from pathlib import Path
-from typing import Self
-
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from typing import TYPE_CHECKING, Self
 
 from shoal.objects.errors import StoreError
+
+if TYPE_CHECKING:
+    from shoal.store.encrypted.cipher import Cipher
 
 log = logging.getLogger("shoal.store")
 
@@ -86,7 +84,7 @@ class KeyRing:
             raise missing(key, name, f"{self._where} holds {', '.join(self.names)} only")
         try:
             return self._derived(name, value[_SALT]).decrypt(value[_NONCE], value[_NONCE.stop :], key.encode())
-        except (InvalidTag, ValueError):
+        except ValueError:
             raise SealError(
                 f"{key} does not open with its key {name}: the value was changed, or is another's",
                 "shoal fsck finds all such values; restore a backup, or delete the object",
@@ -96,8 +94,10 @@ class KeyRing:
         """Whether it is sealed with the key that seals."""
         return value.startswith(SEALED) and name_in(value) == self.names[0]
 
-    def _derive(self, name: str, salt: bytes) -> AESGCM:
-        return AESGCM(HKDF(SHA256(), KEY_BYTES, salt, b"shoal values").derive(self._keys[name]))
+    def _derive(self, name: str, salt: bytes) -> Cipher:
+        from shoal.store.encrypted.cipher import Cipher  # noqa: PLC0415
+
+        return Cipher(self._keys[name], salt)
 
 
 _HOW = "make one: (umask 077; head -c 32 /dev/urandom | base64 > keys)"

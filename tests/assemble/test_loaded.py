@@ -1,0 +1,35 @@
+"""What a server has loaded: a library costs memory and time at the start even where nothing is done with it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+PROGRAM = """
+import asyncio, sys
+from pathlib import Path
+from shoal.assemble.up import Shoal, UpSettings
+
+async def main():
+    server = await Shoal.start(UpSettings(Path(sys.argv[1])))
+    await asyncio.sleep(1.0)  # its loops have begun
+    print(*(name for name in sys.argv[2:] if name in sys.modules))
+    await server.stop()
+
+asyncio.run(main())
+"""
+
+
+def loaded(directory: Path, *names: str) -> list[str]:
+    run = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(directory), *names], capture_output=True, text=True, timeout=120, check=True
+    )
+    return run.stdout.split()
+
+
+def test_an_empty_server_has_no_client_and_makes_keys_once(tmp_path: Path) -> None:
+    # Who has no cluster elsewhere calls nobody; CEL, etcd and the solver are for those who use them.
+    unused = "aiohttp", "grpc", "aetcd", "nats", "numpy", "highspy", "shoal.objects.cel.parser"
+    assert loaded(tmp_path, *unused, "cryptography") == ["cryptography"]
+    assert loaded(tmp_path, *unused, "cryptography") == []
