@@ -40,6 +40,7 @@ def test_a_watch_is_counted_and_not_timed() -> None:
         ("GET", "/api/v1/namespaces/a/pods/b", "", "GET", "resource"),
         ("GET", "/api/v1/namespaces/a/pods", "limit=500", "LIST", "namespace"),
         ("GET", "/api/v1/pods", "watch=true&resourceVersion=1", "WATCH", "cluster"),
+        ("GET", "/api/v1/watch/namespaces/default/pods", "", "WATCH", "namespace"),
         ("GET", "/api/v1/pods", "watch=0", "LIST", "cluster"),
         ("POST", "/api/v1/namespaces/a/pods", "", "POST", "namespace"),
         ("PATCH", "/api/v1/namespaces/a/pods/b", "", "APPLY", "resource"),

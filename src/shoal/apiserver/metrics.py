@@ -117,7 +117,7 @@ def labels_of(request: Request, target: Target) -> Labels:
     if verb == "PATCH":
         if request.headers.get("content-type", "").startswith("application/apply-patch"):
             verb = "APPLY"
-    elif verb == "GET" and "watch=" in request.query and _watches(request.query):
+    elif verb == "GET" and (target.watched or ("watch=" in request.query and _watches(request.query))):
         verb = WATCH
     elif not name:
         verb = _COLLECTION.get(verb, verb)
