@@ -31,7 +31,7 @@ WITHIN = 1.0
 """Seconds."""
 HANG = 120.0
 CONNECTIONS = 800
-BUFFERED = 0.6
+BUFFERED = 0.3
 """Megabytes that the server holds at most for one client that takes its answer slowly."""
 
 Answer = tuple[int, bytes]

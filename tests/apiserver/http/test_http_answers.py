@@ -110,6 +110,9 @@ async def test_peer_that_takes_something_gets_more_time() -> None:
         def write(self, data: object) -> None:
             connection.pause_writing()
 
+        def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+            pass
+
     loop = asyncio.get_running_loop()
     server = HttpServer(lambda _: Response(200, [b"x" * BATCH] * 3), limits=Limits(idle_timeout=180.0))
     connection = Connection(server, loop)

@@ -1,4 +1,4 @@
-"""Who is greeted when many connect at once: the newest first, nobody too late, and never more than are held."""
+"""Who is greeted when many connect at once: from both ends, nobody too late, and never more than are held."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ def has_ended(client: socket.socket) -> bool:
         return True
 
 
-async def test_the_newest_are_greeted_first_and_all_in_the_end(crowd: Crowd) -> None:
-    ports, late = crowd.connect(200), list[int]()
+async def test_the_newest_and_the_oldest_are_greeted_first_and_all_in_the_end(crowd: Crowd) -> None:
+    ports, late = crowd.connect(800), list[int]()
     crowd.meanwhile = lambda: late.extend(crowd.connect(1))
-    await until(lambda: len(crowd.greeted) == 201)
-    assert crowd.greeted[0] == ports[-1]
-    assert crowd.greeted.index(late[0]) < 100, "it came when one of two hundred had been greeted"
+    await until(lambda: len(crowd.greeted) == 801)
+    assert crowd.greeted[:4] == [ports[-1], ports[0], ports[-2], ports[1]]
+    assert crowd.greeted.index(late[0]) < 400, "it came when one of eight hundred had been greeted"
     assert sorted(crowd.greeted) == sorted([*ports, *late])
 
 

@@ -34,6 +34,8 @@ log = logging.getLogger(__name__)
 LINGER = 1.0
 """Seconds a refused client has to read why: closing on unread input would reset the connection."""
 _IN_A_THREAD = 1024 * 1024
+_UNSENT = 64 * 1024
+"""Bytes a peer may be behind before what it is to get stays unmade; the event loop's own bound is half a megabyte."""
 _CLOSE = b"Connection: close\r\n"
 _KEEP_ALIVE = b"Connection: keep-alive\r\n"
 
@@ -87,6 +89,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(_UNSENT)
         limits = self._server.limits
         if not self._server.admit(self):
             self._transport.abort()

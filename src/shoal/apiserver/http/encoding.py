@@ -13,7 +13,7 @@ import orjson
 from shoal.objects.errors import StatusError
 from shoal.objects.wire import Request, Response
 
-BATCH = 256 * 1024
+BATCH = 128 * 1024
 """Bodies up to this size go out in one write, larger ones in writes of about this size."""
 
 Headers = tuple[tuple[str, str], ...]

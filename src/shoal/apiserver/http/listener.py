@@ -1,8 +1,8 @@
-"""Takes connections off a listening socket and greets them: newest first, a few in a turn of the event loop.
+"""Takes connections off a listening socket and greets them: from both ends of those who wait, some in a turn.
 
 An event loop of its own accord takes one connection a turn, in the order they came. When hundreds connect at once to a
-busy server, a health probe would wait for all of them; here it is greeted next, and they wait, for they are many.
-What waits too long to be greeted is closed: its client has given up, or will come again.
+busy server, a health probe that comes last would wait for all of them; here it is greeted next, and so is one that came
+just before them. What waits too long to be greeted is closed: its client has given up, or will come again.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from functools import partial
 _BACKLOG = 1024
 _PEER_ALIVE_AFTER = 180
 """Seconds of silence after which TCP asks whether the peer is still there: a watch may be silent for hours."""
-_AT_ONCE = 8
-"""Connections greeted in one turn: a TLS handshake costs about a millisecond."""
+_AT_ONCE = 64
+"""Connections greeted in one turn, the newest and the oldest half and half: a TLS handshake costs 0.6 ms."""
 _MOST_WAITING = 4096
 _PAUSE = 1.0
 """Seconds until it is tried again after the process had no more descriptors."""
@@ -85,8 +85,8 @@ class Listener:
 
     def _greet(self) -> None:
         latest = self._loop.time() - self._patience
-        for _ in range(min(_AT_ONCE, len(self._waiting))):
-            since, taken = self._waiting.pop()
+        for number in range(min(_AT_ONCE, len(self._waiting))):
+            since, taken = self._waiting.popleft() if number % 2 else self._waiting.pop()
             if since < latest:
                 taken.close()
                 continue
