@@ -14,6 +14,7 @@ from typing import Any, Protocol, cast
 
 from shoal.apiserver.http.encoding import (
     BATCH,
+    SMALL_BATCH,
     batches,
     compress,
     head,
@@ -55,6 +56,10 @@ class Server(Protocol):
 
     @property
     def flusher(self) -> Flusher: ...
+
+    @property
+    def crowded(self) -> bool:
+        """So many are connected that little is to be held for each."""
 
     def admit(self, connection: Connection) -> bool: ...
 
@@ -247,7 +252,7 @@ class Connection(asyncio.Protocol):
                 self._close()
         else:
             self._transport.write(opening)
-            self._write_body(batches(body))
+            self._write_body(batches(body, SMALL_BATCH if self._server.crowded else BATCH))
 
     def _compress(self, response: Response, size: int) -> None:
         if size > _IN_A_THREAD:

@@ -13,8 +13,10 @@ import orjson
 from shoal.objects.errors import StatusError
 from shoal.objects.wire import Request, Response
 
-BATCH = 128 * 1024
+BATCH = 256 * 1024
 """Bodies up to this size go out in one write, larger ones in writes of about this size."""
+SMALL_BATCH = 64 * 1024
+"""Where so many are connected that what is held for each of them counts."""
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -60,20 +62,20 @@ def size_of(body: bytes | list[bytes]) -> int:
     return len(body) if isinstance(body, bytes) else sum(map(len, body))
 
 
-def batches(body: bytes | list[bytes]) -> Iterator[bytes | memoryview]:
-    """The body in parts of about BATCH bytes: small pieces joined, large ones cut without a copy."""
+def batches(body: bytes | list[bytes], most: int = BATCH) -> Iterator[bytes | memoryview]:
+    """The body in parts of about `most` bytes: small pieces joined, large ones cut without a copy."""
     held: list[bytes] = []
     size = 0
     for piece in [body] if isinstance(body, bytes) else body:
-        if len(piece) < BATCH:
+        if len(piece) < most:
             held.append(piece)
             size += len(piece)
-        if size >= BATCH or (len(piece) >= BATCH and held):
+        if size >= most or (len(piece) >= most and held):
             yield b"".join(held)
             held, size = [], 0
-        if len(piece) >= BATCH:
+        if len(piece) >= most:
             view = memoryview(piece)
-            yield from (view[at : at + BATCH] for at in range(0, len(view), BATCH))
+            yield from (view[at : at + most] for at in range(0, len(view), most))
     if held:
         yield b"".join(held)
 

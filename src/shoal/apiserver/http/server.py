@@ -17,6 +17,7 @@ from shoal.objects.errors import StatusError
 from shoal.objects.wire import Handler, Response
 
 _LOOK_SECONDS = 0.25
+_CROWD = 256
 _STREAMS_AT_ONCE, _STREAMS_PAUSE = 100, 0.1
 """How streams are ended when the server stops: all who followed them begin anew elsewhere, in the same moment."""
 
@@ -58,6 +59,10 @@ class HttpServer:
         """From now on connections begin with this context."""
         if self._listener is not None:
             self._listener.ssl_context = ssl_context
+
+    @property
+    def crowded(self) -> bool:
+        return len(self._connections) > _CROWD
 
     def drain(self) -> None:
         """Serves on; each client is told with its next answer to come back on another connection."""
