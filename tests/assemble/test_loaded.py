@@ -12,7 +12,7 @@ from pathlib import Path
 from shoal.assemble.up import Shoal, UpSettings
 
 async def main():
-    server = await Shoal.start(UpSettings(Path(sys.argv[1])))
+    server = await Shoal.start(UpSettings(Path(sys.argv[1]), port=0))
     await asyncio.sleep(1.0)  # its loops have begun
     print(*(name for name in sys.argv[2:] if name in sys.modules))
     await server.stop()

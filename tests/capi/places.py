@@ -21,6 +21,7 @@ from shoal.objects.errors import NotFound
 from shoal.store.sqlite import SqliteStore
 from tests.capi.management import ONE_FILE, condition
 from tests.capi.test_time import KINDS
+from tests.transports import Passing
 
 Object = dict[str, Any]
 Counts = Counter[tuple[str, str]]
@@ -33,12 +34,13 @@ PASSING = {"events", "leases", "endpointslices"}
 """What says that something runs, and not what there is."""
 
 
-class Cut:
+class Cut(Passing):
     """A transport that is cut at a write: from then on nothing is sent. `made`: that write is made all the same, and
     nobody hears of it."""
 
     def __init__(self, transport: Transport, at: int, made: bool = False) -> None:
-        self._transport, self._left, self._made = transport, at, made
+        super().__init__(transport)
+        self._left, self._made = at, made
         self.ended = asyncio.Event()
         self.writes = 0
 
@@ -53,17 +55,9 @@ class Cut:
             if self._left < 0:
                 self.ended.set()
                 if self._made:
-                    await self._transport.request(method, path, query, headers, body)
+                    await self.inner.request(method, path, query, headers, body)
                 raise Unreachable("cut off")
-        return await self._transport.request(method, path, query, headers, body)
-
-    async def stream(
-        self, method: str, path: str, query: str, headers: Mapping[str, str]
-    ) -> tuple[int, AsyncIterator[bytes]]:
-        return await self._transport.stream(method, path, query, headers)
-
-    async def close(self) -> None:
-        await self._transport.close()
+        return await self.inner.request(method, path, query, headers, body)
 
 
 class Place:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from shoal.client.fenced import fenced
-from shoal.client.requests import Client, Kind
+from shoal.client.requests import Client
 from shoal.objects.errors import Unavailable
 from tests.client.test_requests import talk
+from tests.leases import MAPS, every_write
 from tests.serving import Cluster, config_map
-
-MAPS = Kind("", "v1", "configmaps")
 
 
 def test_every_way_to_write_ends_with_the_lease(cluster: Cluster) -> None:
@@ -20,15 +19,7 @@ def test_every_way_to_write_ends_with_the_lease(cluster: Cluster) -> None:
         loop = fenced(plain, lambda: valid[0])
         made = await loop.create(MAPS, config_map("a", {"n": "1"}), "default")
         valid[0] = False
-        for write in (
-            loop.create(MAPS, config_map("b"), "default"),
-            loop.update(MAPS, {**made, "data": {"n": "2"}}),
-            loop.merge(MAPS, "a", {"data": {"n": "2"}}, "default"),
-            loop.apply(MAPS, config_map("a", {"n": "2"}, namespace="default"), "me"),
-            loop.delete(MAPS, "a", "default"),
-            loop.delete_all(MAPS, "default"),
-            loop.at(cluster.name).delete(MAPS, "a", "default"),
-        ):
+        for write in (*every_write(loop, made), loop.at(cluster.name).delete(MAPS, "a", "default")):
             with pytest.raises(Unavailable, match="does not hold its lease"):
                 await write
         assert await loop.get(MAPS, "a", "default") == made, "it may look"

@@ -26,6 +26,7 @@ from shoal.provision.loops import provision_loops
 from shoal.provision.view import CLAIMS, CLASSES, NODES, PODS, POOLS
 from shoal.store.sqlite import SqliteStore
 from tests.provision.hosted import cluster_objects, deployment, node_class, node_pool, pod, size_objects
+from tests.transports import Passing
 
 Object = dict[str, Any]
 
@@ -40,11 +41,12 @@ KINDS = {
 }
 
 
-class Cut:
+class Cut(Passing):
     """A transport that ends after a number of writes: from then on nothing is answered."""
 
     def __init__(self, transport: Transport, writes: int) -> None:
-        self._transport, self._left = transport, writes
+        super().__init__(transport)
+        self._left = writes
         self.ended = asyncio.Event()
 
     async def request(
@@ -55,15 +57,7 @@ class Cut:
                 self.ended.set()
                 raise Unreachable("cut off")
             self._left -= 1
-        return await self._transport.request(method, path, query, headers, body)
-
-    async def stream(
-        self, method: str, path: str, query: str, headers: Mapping[str, str]
-    ) -> tuple[int, AsyncIterator[bytes]]:
-        return await self._transport.stream(method, path, query, headers)
-
-    async def close(self) -> None:
-        await self._transport.close()
+        return await self.inner.request(method, path, query, headers, body)
 
 
 class World:

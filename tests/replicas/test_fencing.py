@@ -10,15 +10,14 @@ import pytest
 
 from shoal.apiserver.inprocess import InProcessTransport
 from shoal.assemble.up import StoreSettings
-from shoal.client.requests import Client, Kind
+from shoal.client.requests import Client
 from shoal.objects.errors import Unavailable
 from shoal.objects.wire import Answer, Request, Response
 from shoal.store.etcd import EtcdStore
 from shoal.store.fencing import Fenced, condition, only_while
 from tests.etcd import running_etcd
+from tests.leases import MAPS, every_write
 from tests.serving import Server, config_map
-
-MAPS = Kind("", "v1", "configmaps")
 
 
 @pytest.fixture
@@ -92,15 +91,7 @@ async def _write_with_and_without(server: Server) -> None:
     plain = Client(server.shoal.server.transport(), server.token, cluster="root")
     made = await loop.create(MAPS, config_map("a", {"n": "1"}), "default")
     valid[0] = False
-    writes = [
-        loop.create(MAPS, config_map("b"), "default"),
-        loop.update(MAPS, {**made, "data": {"n": "2"}}),
-        loop.merge(MAPS, "a", {"data": {"n": "2"}}, "default"),
-        loop.apply(MAPS, config_map("a", {"n": "2"}, namespace="default"), "me"),
-        loop.delete(MAPS, "a", "default"),
-        loop.delete_all(MAPS, "default"),
-    ]
-    for write in writes:
+    for write in every_write(loop, made):
         with pytest.raises(Unavailable, match="does not hold its lease"):
             await write
     # It may look, and others may write meanwhile.

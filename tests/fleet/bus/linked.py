@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ from shoal.apiserver.compaction import Compactor, Window
 from shoal.assemble.server import ApiServer, ServerSettings, administrator
 from shoal.client.https import HttpsTransport
 from shoal.client.requests import Client
-from shoal.client.transport import Transport
 from shoal.clock import Clock, SystemClock
 from shoal.fleet.bus.traffic import Traffic
 from shoal.fleet.bus.watch import WatchBus
@@ -26,6 +25,7 @@ from shoal.fleet.worker.subscriber.controller import Subscriber, recalling
 from shoal.fleet.worker.subscriber.memory import recalled
 from shoal.store.sqlite import SqliteStore
 from tests.fleet.fleets import as_worker, eventually, managed, running
+from tests.transports import Passing
 from tests.wires import Wire, wire
 
 Object = dict[str, Any]
@@ -66,33 +66,13 @@ async def hub_in(directory: Path, pki: Path, clock: Clock | None = None) -> Asyn
         await store.close()
 
 
-class Switch:
-    """A transport that can be exchanged for another."""
-
-    def __init__(self, inner: Transport) -> None:
-        self.inner = inner
-
-    async def request(
-        self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes
-    ) -> tuple[int, Mapping[str, str], bytes]:
-        return await self.inner.request(method, path, query, headers, body)
-
-    async def stream(
-        self, method: str, path: str, query: str, headers: Mapping[str, str]
-    ) -> tuple[int, AsyncIterator[bytes]]:
-        return await self.inner.stream(method, path, query, headers)
-
-    async def close(self) -> None:
-        await self.inner.close()
-
-
 class Worker:
     """Its bus goes over the wire; its heartbeats do not, so that they are not counted."""
 
     def __init__(self, hub: Hub, link: Wire, own: Client, clock: Clock) -> None:
         self.own, self.link, self._clock = own, link, clock
         self._hub = hub
-        self.beats = Switch(hub.client._transport)
+        self.beats = Passing(hub.client._transport)
         self.bus: WatchBus
         self.traffic: Traffic
         self._running: AsyncExitStack | None = None

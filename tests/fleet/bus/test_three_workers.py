@@ -19,8 +19,9 @@ from shoal.fleet.resources import MANAGED_CLUSTERS, WORKERS
 from shoal.fleet.worker.settings import WorkerSettings
 from shoal.objects.errors import NotFound
 from tests.fleet.bus.contract import CuttableTransport
-from tests.fleet.bus.linked import Hub, Switch, hub_in
+from tests.fleet.bus.linked import Hub, hub_in
 from tests.fleet.fleets import SYSTEM, as_worker, eventually, managed, phase, provision, running, server
+from tests.transports import Passing
 
 Object = dict[str, Any]
 NAMES = ("w1", "w2", "w3")
@@ -41,7 +42,7 @@ class Nobody:
 class World:
     def __init__(self, directory: Path, stack: AsyncExitStack) -> None:
         self._directory, self._stack, self._clock = directory, stack, SystemClock()
-        self._front = Switch(Nobody())
+        self._front = Passing(Nobody())
         self.links = {name: CuttableTransport(self._front) for name in NAMES}
         self.own: dict[str, Client] = {}
         self._workers: dict[str, AsyncExitStack] = {}

@@ -27,6 +27,7 @@ from shoal.provision.homes import StoreHomes
 from shoal.provision.view import CLAIMS, CLASSES, View
 from tests.controlplane.world import World
 from tests.provision.hosted import MEMBER, node_class, size_objects
+from tests.transports import Passing
 
 Object = dict[str, Any]
 Late = Callable[[], Awaitable[Any]]
@@ -39,14 +40,15 @@ TURNS = 3000
 _yards = itertools.count(1)
 
 
-class Wire:
+class Wire(Passing):
     """Ends after a number of writes: the last is done but not answered, not sent, or on its way for long (`late`).
     Says 409 now and then."""
 
     def __init__(
         self, transport: Transport, dice: random.Random, writes: int | None, conflicts: float, late: list[Late]
     ) -> None:
-        self._transport, self._dice, self._left, self._conflicts = transport, dice, writes, conflicts
+        super().__init__(transport)
+        self._dice, self._left, self._conflicts = dice, writes, conflicts
         self._late = late
         self.ended = False
         self.scalings = 0
@@ -56,7 +58,7 @@ class Wire:
         self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes
     ) -> tuple[int, Mapping[str, str], bytes]:
         if method == "GET":
-            return await self._transport.request(method, path, query, headers, body)
+            return await self.inner.request(method, path, query, headers, body)
         if self.ended:
             raise Unreachable("cut off")
         if self._dice.random() < self._conflicts:
@@ -66,22 +68,14 @@ class Wire:
             self.ended = True
             fate = self._dice.choice(("done", "lost", "late"))
             if fate == "done":
-                await self._transport.request(method, path, query, headers, body)
+                await self.inner.request(method, path, query, headers, body)
             elif fate == "late":
-                self._late.append(lambda: self._transport.request(method, path, query, headers, body))
+                self._late.append(lambda: self.inner.request(method, path, query, headers, body))
             raise Unreachable("cut off")
         if self._left is not None:
             self._left -= 1
         self.scalings += "/machinedeployments/" in path
-        return await self._transport.request(method, path, query, headers, body)
-
-    async def stream(
-        self, method: str, path: str, query: str, headers: Mapping[str, str]
-    ) -> tuple[int, AsyncIterator[bytes]]:
-        return await self._transport.stream(method, path, query, headers)
-
-    async def close(self) -> None:
-        await self._transport.close()
+        return await self.inner.request(method, path, query, headers, body)
 
 
 class Process:
