@@ -1,6 +1,6 @@
 """Very many clusters by Cluster API: declared with their machines until all run, deleted until nothing is left.
 
-One `shoal up`; there is no peer, for a machine is an object here and nobody else has one for so little.
+One `shoal up`. There is no peer, because a machine is an object here and no other system has such cheap ones.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def cluster_name(number: int) -> str:
 
 
 def objects(name: str) -> Iterator[Object]:
-    """What a person applies in one file."""
+    """The objects a user applies in one file."""
     reference = {"apiGroup": INFRASTRUCTURE, "name": name}
     embedded = {"apiVersion": f"{INFRASTRUCTURE}/v1alpha1", "metadata": {"name": name}}
     core = {"apiVersion": f"{GROUP}/v1beta2", "metadata": {"name": name}}
@@ -131,7 +131,7 @@ def _timed(server: Server, verb: str, count: int, ended: Callable[[], bool]) -> 
 
 
 def _converged(server: Server, count: int) -> bool:
-    """Every Cluster Provisioned and Available with all of its workers; every Machine Running, with its Node."""
+    """Every Cluster is Provisioned and Available with all of its workers; every Machine is Running, with its Node."""
     clusters = [obj for obj in server.must("GET", PATHS["Cluster"])["items"] if _is_whole(obj)]
     if len(clusters) < count:
         return False
@@ -148,7 +148,7 @@ def _is_whole(cluster: Object) -> bool:
 
 
 def _left(server: Server) -> int:
-    """Objects of any kind that the clusters brought."""
+    """Returns the number of objects of any kind that the clusters created."""
     kept = len(server.must("GET", LOGICAL)["items"]) - 1
     return kept + sum(len(server.must("GET", f"{path}?limit=1")["items"]) for path in LEFT)
 

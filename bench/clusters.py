@@ -1,6 +1,7 @@
-"""Very many hosted clusters: made, left alone, asked for the first time, woken, worked in, asleep again, deleted.
+"""Very many hosted clusters: created, idle, first request, woken, used, idle again, deleted.
 
-One `shoal up` whose clusters sleep early; there is no peer, for nobody else makes a cluster by one POST.
+One `shoal up` whose clusters become idle early. There is no peer, because no other system creates a cluster by one
+POST.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ WORK = (
 
 class Sleepy(Shoal):
     def __init__(self, directory: Path, clusters: int) -> None:
-        """Idle is what was not asked for longer than it takes to ask all of them."""
+        """A cluster is idle if it was not requested for longer than it takes to request all of them."""
         super().__init__(directory)
         self.command = (*self.command, "--idle-seconds", str(max(2, clusters / 100)))
 
@@ -68,7 +69,7 @@ async def first(job: Job) -> Figures:
 
 
 async def work(job: Job) -> Figures:
-    """In every cluster some reads, and one object written."""
+    """Some reads and one written object in every cluster."""
     return await _each(job, _works(job))
 
 

@@ -110,7 +110,7 @@ class Reading(Connection):
 
 
 class Watching(Connection):
-    """Reads a watch; gives every event, one line each, to `event`."""
+    """Reads a watch and passes every event, one line each, to `event`."""
 
     def __init__(self, event: Callable[[bytes], None]) -> None:
         super().__init__()
@@ -129,11 +129,11 @@ class Watching(Connection):
 
 
 def _nothing() -> None:
-    """A connection that nobody waits for may end."""
+    """A connection that nobody awaits may end."""
 
 
 def tls() -> ssl.SSLContext:
-    """Any certificate will do: who the servers are is not what is measured."""
+    """Accepts any certificate: the identity of the servers is not measured."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -1,7 +1,7 @@
-"""An etcd of a server's own, with the same flags for every one; and Shoal that keeps its objects in etcd.
+"""An etcd for a server, with the same flags for every one; and Shoal with its objects in etcd.
 
-There are two ways: an etcd cluster that other servers may write to, which a consistent read has to ask, and a local
-etcd that Shoal starts for itself alone.
+There are two variants: an etcd cluster that other servers may write to, which a consistent read has to query, and a
+local etcd that Shoal starts for itself alone.
 """
 
 from __future__ import annotations

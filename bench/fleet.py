@@ -1,8 +1,9 @@
-"""A hub with very many Workers and ManagedClusters: bindings a second, how long an apply waits for its Worker, memory.
+"""A hub with very many Workers and ManagedClusters: bindings per second, the latency of an apply until it has a Worker,
+memory.
 
-One `shoal up` without workers; this program plays them: their objects, their Leases at the pace of real ones, and the
-watch each has open of what is given to it. What the hub does is real; what a Worker would do with its clusters is not
-there. A binding counts when its Worker's watch shows it.
+One `shoal up` without workers; this program simulates them: their objects, their Leases at the real rate, and the watch
+each has of its ManagedClusters. The hub is real; the hosted clusters do not exist. A binding counts when its Worker's
+watch shows it.
 """
 
 from __future__ import annotations
@@ -83,7 +84,9 @@ async def create_workers(job: Job) -> Figures:
 
 
 async def bind(job: Job) -> Figures:
-    """All Workers come to life; until `count` ManagedClusters are bound. The time is from the first to the last."""
+    """Starts all Workers and waits until `count` ManagedClusters are bound. The time is from the first binding to the
+    last.
+    """
     seen = await _watch(job, WAITING)
     connections = await connect(job, Connection, BEATING)
     figures = Figures()
@@ -97,7 +100,7 @@ async def bind(job: Job) -> Figures:
 
 
 async def apply(job: Job) -> Figures:
-    """At a steady rate; how long each takes from when it was due until the watch shows its Worker."""
+    """Applies at a steady rate. Measures the time from when each was due until the watch shows its Worker."""
     seen = await _watch(job, APPLIED)
     beats = await connect(job, Connection, BEATING)
     free: asyncio.Queue[Connection] = asyncio.Queue()
@@ -170,7 +173,7 @@ async def _watch(job: Job, prefix: str) -> Bound:
 
 
 async def _beating(job: Job, connections: list[Connection], until: asyncio.Event) -> None:
-    """Each Worker renews its Lease every so often; as real ones do, without waiting for each other."""
+    """Renews the Lease of each Worker periodically, without waiting for each other, as real workers do."""
     free: asyncio.Queue[Connection] = asyncio.Queue()
     for each in connections:
         free.put_nowait(each)
@@ -247,7 +250,7 @@ def run(sizes: Sizes, directory: Path, say: Callable[[str], None]) -> list[Row]:
 
 
 def prepare(server: Server, workers: int, clusters: int, capacity: int, say: Callable[[str], None]) -> None:
-    """Every object is there, and every ManagedCluster waits."""
+    """Every object exists, and every ManagedCluster is pending."""
     for name in (SYSTEM, *(f"team-{number}" for number in range(NAMESPACES))):
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         status, said = server.ask("POST", "/api/v1/namespaces", body)

@@ -1,7 +1,7 @@
-"""Many Deployments on a hub with many workload Clusters: how many are placed in a second, and how soon elsewhere.
+"""Many Deployments on a hub with many workload Clusters: Deployments placed per second, and the time to move them.
 
-The clusters are played: this program is their syncers, which say that all is well and how much room there is. Leaves
-count when a client that watches sees them. Dividing and planning are pure, and measured in this process.
+The clusters are simulated: this program is their syncers, which report readiness and capacity. Leaves count when a
+watching client sees them. Division and planning are pure, and measured in this process.
 """
 
 from __future__ import annotations
@@ -128,8 +128,9 @@ def _placed(hub: Place, count: int, clusters: int) -> tuple[float, float]:
 
 
 def _lost(hub: Place, name: str, used: int) -> float:
-    """There is no grace, so that it is over when the hub is told. Each Deployment gets a leaf elsewhere and keeps an
-    empty one there."""
+    """There is no grace period, so the move starts when the hub is told. Each Deployment gets a leaf elsewhere and
+    keeps an empty one there.
+    """
     there = f"{DEPLOYMENTS}?labelSelector={ASSIGNED}%3D{name}"
     roots = len(hub.must("GET", there)["items"])
     wanted = 0 if used < USED else roots
@@ -143,7 +144,7 @@ def _lost(hub: Place, name: str, used: int) -> float:
 
 
 def _say(hub: Place, name: str, status: Object) -> None:
-    """The hub's loops write it too."""
+    """The hub's controllers write this status too."""
     path = f"{CLUSTERS}/{name}"
     while True:
         found = hub.must("GET", path)
@@ -260,7 +261,9 @@ def deployment(number: int, clusters: int) -> Object:
 
 
 def taught() -> Object:
-    """As if a cluster had taught the hub what a Deployment is."""
+    """Returns the API resource object by which the hub serves Deployments, as if it had discovered them in a
+    cluster.
+    """
     spec = {
         "groupVersion": {"group": "apps", "version": "v1"},
         "scope": "Namespaced",

@@ -292,7 +292,7 @@ def _phase(obj: Object | None) -> str:
 
 
 def _rest(watched: Watched) -> float:
-    """When it came to rest; or when it was not waited for any longer."""
+    """Returns the time when it came to rest, or when the wait ended."""
     deadline = time.monotonic() + REST_SECONDS
     while time.monotonic() < deadline:
         if watched.at_rest() and time.monotonic() > watched.moved + QUIET_SECONDS:

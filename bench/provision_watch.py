@@ -1,6 +1,6 @@
-"""What was promised, looked at with every change that a watch tells of: pods that stay, nodes that may go, room. Pure.
+"""Checks budgets with every watch event: pods that stay, nodes that may go, capacity. Pure.
 
-The events of one kind come in order; those of two kinds do not, so nothing here compares pods with NodeClaims.
+Events of one kind are ordered; events of two kinds are not, so pods are never compared with NodeClaims here.
 """
 
 from __future__ import annotations

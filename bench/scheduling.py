@@ -111,7 +111,7 @@ def _name(kind: str, number: int) -> str:
 
 
 def _until_told(place: Place, path: str) -> None:
-    """The last pod was told that there is no node."""
+    """Waits until the last pod is marked unschedulable."""
     deadline = time.monotonic() + LONGEST
     while time.monotonic() < deadline:
         if place.must("GET", path)["status"].get("conditions"):

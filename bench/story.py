@@ -111,7 +111,7 @@ def run(sizes: Sizes, directory: Path, say: Callable[[str], None]) -> list[Row]:
 
 
 def told(server: Shoal, hub: Person) -> Iterator[None]:
-    """One step after the other, in the order of `STEPS`."""
+    """Runs the steps in the order of `STEPS`."""
     hub.create("clusters.yaml", "east")
     until(lambda: _phase(hub.ask("GET", f"{MANAGED}/east")) == "Running", "east is not Running")
     yield

@@ -1,7 +1,7 @@
 """Time as an argument.
 
-Everything that waits or stamps takes a `Clock`; nothing else in the tree reads the wall clock.
-`FakeClock` is for tests: it moves only when told to, and wakes exactly the sleepers that are due.
+Everything that waits or takes a timestamp takes a `Clock`; nothing else in the tree reads the wall clock. `FakeClock`
+is for tests: it moves only by `step`, and wakes exactly the sleepers that are due.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class Clock(Protocol):
         """Seconds that never go back, for intervals."""
 
     def since_boot(self) -> float:
-        """The same, and they go on while the machine is suspended, where the system counts that: for leases."""
+        """Like `monotonic`, but also counts while the machine is suspended, if the system supports that. For leases."""
 
     async def sleep(self, seconds: float) -> None: ...
 
 
 class SystemClock:
-    # Asked several times for each request: not one step more than the question.
+    # Called several times per request, so without a Python frame.
     now = staticmethod(time.time)
     monotonic = staticmethod(time.monotonic)
 
@@ -71,7 +71,7 @@ class FakeClock:
 
 
 def rfc3339(seconds: float) -> str:
-    """The form of metav1.Time: whole seconds, UTC, `Z`."""
+    """Formats like metav1.Time: whole seconds, UTC, `Z`."""
     return _second(int(seconds))
 
 
@@ -81,5 +81,5 @@ def _second(seconds: int) -> str:
 
 
 def rfc3339_micro(seconds: float) -> str:
-    """The form of metav1.MicroTime."""
+    """Formats like metav1.MicroTime."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,4 +1,4 @@
-"""Server-side apply: who owns what, who may take it, and what goes when an owner lets go."""
+"""Server-side apply: field ownership, conflicts, force, and removal of fields an owner drops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is worked out once for a method and a path is what is found out anew for each request."""
+"""Cached request attributes equal those computed anew for each request."""
 
 from __future__ import annotations
 

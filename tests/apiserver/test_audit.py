@@ -1,4 +1,4 @@
-"""The audit log: every request that its policy names, in one line each, with nothing secret in it."""
+"""The audit log: one line for every request its policy selects, without secrets."""
 
 from __future__ import annotations
 

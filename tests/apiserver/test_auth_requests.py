@@ -1,4 +1,4 @@
-"""Who may do what, asked over the wire: tokens, roles, escalation, impersonation, reviews."""
+"""Authentication and authorization over the wire: tokens, roles, escalation, impersonation, reviews."""
 
 from __future__ import annotations
 

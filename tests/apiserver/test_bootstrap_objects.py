@@ -1,4 +1,4 @@
-"""What every logical cluster starts with: there from the first look, an object like any other from the first write."""
+"""Bootstrap objects of a logical cluster: present from the first read, ordinary objects from the first write."""
 
 from __future__ import annotations
 

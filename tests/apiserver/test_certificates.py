@@ -1,4 +1,4 @@
-"""The certificate authority: what it issues, when it issues anew, and what its files look like."""
+"""The certificate authority: what it issues, when it reissues, and its files."""
 
 from __future__ import annotations
 

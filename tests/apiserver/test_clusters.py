@@ -1,4 +1,4 @@
-"""Logical clusters: closed to each other, open to root's administrators, gone without a trace."""
+"""Logical clusters: isolated from each other, open to root's administrators, deleted completely."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""POST: what the server sets, what it refuses, and in which words."""
+"""POST: fields the server sets, rejections and their messages."""
 
 from __future__ import annotations
 

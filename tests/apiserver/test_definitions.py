@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions: from acceptance to the last instance, without a restart in between."""
+"""CustomResourceDefinitions: from acceptance to the deletion of the last instance, without a restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DELETE of one object and of many: finalizers, preconditions, what comes back."""
+"""DELETE of one object and of a collection: finalizers, preconditions, responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims to devices at the door: administrators' access, and who may tell what of a claim."""
+"""Admission of resource claims: admin access, and who may write a claim's status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`?digest=`: a list for whoever has most of it already."""
+"""`?digest=`: a list for a client that already holds most of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""dryRun=All: the answer of a real request, and nothing stored."""
+"""dryRun=All: the response of a real request, and nothing stored."""
 
 from __future__ import annotations
 

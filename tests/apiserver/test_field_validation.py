@@ -1,4 +1,4 @@
-"""fieldValidation: Strict refuses, Warn tells, Ignore does neither."""
+"""fieldValidation: Strict rejects, Warn warns, Ignore does neither."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watches and lists that ask for one value of a field are found by that value; nobody can tell from what they get."""
+"""Triggers: watches and lists by one field value give the same results as without an index."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paths that are no resources: health, version, discovery's roots, keys, metrics."""
+"""Non-resource paths: health, version, discovery roots, signing keys, metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every stable built-in kind is created, read, listed, changed by every means, watched and deleted."""
+"""Every stable built-in kind is created, read, listed, changed by every verb, watched and deleted."""
 
 from __future__ import annotations
 

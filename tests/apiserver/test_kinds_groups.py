@@ -1,4 +1,4 @@
-"""Kinds of the other groups as clients meet them: immutability, scale, subresources, columns, bootstrap objects."""
+"""Kinds outside the core group: immutability, scale, subresources, columns, bootstrap objects."""
 
 from __future__ import annotations
 

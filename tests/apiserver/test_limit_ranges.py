@@ -1,4 +1,4 @@
-"""LimitRange at the door: defaults for pods that say nothing, refusals in upstream's words."""
+"""LimitRange admission: defaults for pods without requests and limits, and rejections in upstream's wording."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LIST: pages, revisions, selectors and forms."""
+"""LIST: pages, revisions, selectors and output media types."""
 
 from __future__ import annotations
 

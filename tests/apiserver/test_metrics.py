@@ -1,4 +1,4 @@
-"""Counters in Prometheus' text form, under upstream's names, and who is told what."""
+"""Metrics in Prometheus text format under upstream's names, and which user sees which."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Namespaces: their life, and the loop that empties them before they go."""
+"""Namespaces: lifecycle, and the controller that empties them before deletion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node's kubelet may do: its own Node, Lease and pods, and what those need by name."""
+"""The Node authorizer: a kubelet may access its own Node, Lease and pods, and the objects those reference by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/openapi/v2: the swagger document of all that is served, as JSON and as the protobuf that kubectl reads."""
+"""/openapi/v2: the Swagger document of everything served, as JSON and as the protobuf kubectl reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PATCH: JSON, merge and strategic merge, their refusals, and racing patches."""
+"""PATCH: JSON, merge and strategic merge, their rejections, and concurrent patches."""
 
 from __future__ import annotations
 

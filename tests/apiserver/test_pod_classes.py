@@ -1,4 +1,4 @@
-"""What pods get from the PriorityClass and RuntimeClass they name, and when they are refused."""
+"""What a pod gets from its PriorityClass and RuntimeClass, and when it is rejected."""
 
 from __future__ import annotations
 

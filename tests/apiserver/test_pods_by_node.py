@@ -1,4 +1,4 @@
-"""Who watches the pods of one node is told of those that come to it, and of no others: what a kubelet asks for."""
+"""A watch of one node's pods, as a kubelet opens it, gets only events of pods on that node."""
 
 from __future__ import annotations
 

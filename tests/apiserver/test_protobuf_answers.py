@@ -1,4 +1,4 @@
-"""Answers in protobuf: built-in kinds as Go's clients ask for them, JSON where there is no protobuf."""
+"""Protobuf responses: built-in kinds as Go clients request them, JSON where there is no protobuf."""
 
 from __future__ import annotations
 

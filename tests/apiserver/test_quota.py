@@ -1,4 +1,4 @@
-"""ResourceQuota at the door: what would exceed it is refused, however many ask at once."""
+"""ResourceQuota admission: writes that would exceed a quota are rejected, also under concurrency."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writers of the same new object at once: one makes it, and the others see what the one made."""
+"""Concurrent creation of one object: one client succeeds, and the others see its object."""
 
 from __future__ import annotations
 

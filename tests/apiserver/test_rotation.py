@@ -1,4 +1,4 @@
-"""Certificates that change under a running server: renewed in time, replaced by somebody, their authority replaced."""
+"""Serving certificates under a running server: renewed in time, replaced on disk, CA replaced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CEL rules of a definition, over the wire: refused objects, immutable fields, what was wrong before, bad rules."""
+"""CEL rules of a CRD over the wire: rejected objects, immutable fields, ratcheting, invalid rules."""
 
 from __future__ import annotations
 

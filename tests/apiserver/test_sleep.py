@@ -1,4 +1,4 @@
-"""Idle logical clusters sleep: what can be made again is let go, nothing is written, and a request wakes them."""
+"""Idle logical clusters drop derived state without any write, and a request reactivates them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PUT: revisions, generations, what stays and what may not change."""
+"""PUT: revisions, generations, kept and immutable fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small ways of upstream's server that its conformance specs look for."""
+"""Details of upstream's server that its conformance specs check."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kubernetes versions of logical clusters, through the server: what is said and served, upgraded while it runs."""
+"""Kubernetes versions of logical clusters through the server: what is reported and served, upgraded at run time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""WATCH: from which revision, in which order, and how it ends."""
+"""WATCH: start revision, order and end."""
 
 from __future__ import annotations
 

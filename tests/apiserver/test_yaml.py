@@ -1,4 +1,4 @@
-"""Answers in YAML: the same value as JSON says, whoever reads it."""
+"""YAML responses decode to the same value as JSON in every parser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`shoal controllers`: at an API server that has nothing of Shoal but its definitions, and which flags it refuses."""
+"""`shoal controllers`: at an API server that has nothing of Shoal but its CRDs, and which flags it refuses."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CAPI = Wanted(("capi",))
 
 
 class Kept(Client):
-    """Outlives the command."""
+    """A client that is not closed by the command."""
 
     async def close(self) -> None:
         pass

@@ -1,4 +1,6 @@
-"""What `shoal envtest` writes is started as envtest starts kube-apiserver and etcd, with certificates as envtest's."""
+"""The programs of `shoal envtest` are started as envtest starts kube-apiserver and etcd, with the same kind of
+certificates.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,7 @@ def test_help_is_what_envtest_looks_for_flags_in() -> None:
 
 
 class Authority:
-    """As small as envtest's."""
+    """A certificate authority as small as envtest's."""
 
     def __init__(self) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -85,7 +87,7 @@ class Authority:
         return builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
 
     def issue(self, directory: Path, file: str, name: str, groups: tuple[str, ...] = ()) -> None:
-        """For a server if it is `localhost`, else for a user."""
+        """Issues a server certificate for `localhost`, otherwise one for a user."""
         key = ec.generate_private_key(ec.SECP256R1())
         parts = [x509.NameAttribute(NameOID.COMMON_NAME, name)]
         parts += [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]

@@ -1,4 +1,4 @@
-"""What a server has loaded: a library costs memory and time at the start even where nothing is done with it."""
+"""The modules a server imports: a library costs memory and start-up time even if it is not used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops that fail on their own account do not stay away."""
+"""Controllers that fail are restarted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`shoal nodes`: what it creates, what it leaves alone, and which flags it refuses."""
+"""`shoal nodes`: what it creates, what it leaves unchanged, and which flags it refuses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Object = dict[str, Any]
 
 
 class Kept(Client):
-    """Outlives the command."""
+    """A client that is not closed by the command."""
 
     async def close(self) -> None:
         pass

@@ -1,5 +1,6 @@
-"""The authority of servers that share a store is replaced in one directory, and gets to all: by the real store in
-`tests/replicas`; here everything that may happen on the way."""
+"""The certificate authority of servers that share a store is replaced in one directory and reaches all of them. The
+real store is tested in `tests/replicas`; these tests cover every race on the way.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from tests.assemble.test_loops import until
 
 
 class Notes:
-    """As etcd keeps them."""
+    """Store metadata with etcd's semantics."""
 
     def __init__(self) -> None:
         self.kept: dict[str, bytes] = {}

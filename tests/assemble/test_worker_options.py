@@ -1,4 +1,4 @@
-"""What `shoal worker` makes of its options."""
+"""The options of `shoal worker`."""
 
 from __future__ import annotations
 

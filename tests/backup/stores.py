@@ -1,4 +1,4 @@
-"""Stores to be backed up and restored: what the commands are told of them, and what is in them."""
+"""Stores to be backed up and restored: their options and their contents."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CLUSTERS = "core.shoal.dev/logicalclusters/root/"
 
 
 class Place:
-    """Where a store is, or can be made: a data directory, or a prefix of an etcd."""
+    """The location of a store: a data directory, or a prefix of an etcd."""
 
     def __init__(self, directory: Path, etcd: Etcd | None = None) -> None:
         self.directory = directory / f"data{next(_numbers)}"
@@ -50,7 +50,7 @@ class Place:
         return await EtcdStore.open(remote(self.settings))
 
     def fill(self, values: dict[str, bytes], ring: KeyRing | None = None) -> int:
-        """Writes all of it; the revision it brought the store to."""
+        """Writes all values and returns the revision of the store."""
 
         async def fill() -> int:
             store = await self.open()
@@ -66,7 +66,7 @@ class Place:
         return asyncio.run(fill())
 
     def stored(self) -> dict[str, bytes]:
-        """As it lies there."""
+        """Returns the values as they are stored."""
 
         async def read() -> dict[str, bytes]:
             async with open_snapshot(self.directory, self.settings) as snapshot:

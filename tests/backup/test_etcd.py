@@ -1,4 +1,4 @@
-"""What only etcd has: restores that did not end, servers that come back, servers that are still there."""
+"""Backups in etcd only: unfinished restores, servers that come back, servers that still run."""
 
 from __future__ import annotations
 

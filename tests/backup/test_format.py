@@ -1,4 +1,4 @@
-"""The file of a backup: what goes in comes out, and nothing else is taken for one."""
+"""The backup file: it round-trips, and nothing else is accepted as one."""
 
 from __future__ import annotations
 

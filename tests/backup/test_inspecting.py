@@ -1,4 +1,4 @@
-"""What fsck finds in the contents of a store, and what it says to do."""
+"""The findings of fsck in the contents of a store, and their remedies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A restore that is killed anywhere: the old store, the new one, or one that no server begins with, never nothing."""
+"""A restore that is killed anywhere leaves the old store, the new one, or one that no server starts with; never
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ class Killed(BaseException):
 
 
 def served(path: Path) -> dict[str, bytes] | None:
-    """What a server would begin with; None when it refuses to."""
+    """Returns the contents a server would start with; None if it refuses."""
 
     async def look() -> dict[str, bytes]:
         directory = DataDir(path)
@@ -45,7 +47,7 @@ def served(path: Path) -> dict[str, bytes] | None:
 
 
 def prepared(tmp_path: Path, count: int) -> tuple[Path, Path, dict[str, bytes], dict[str, bytes]]:
-    """A backup, and a data directory that served something else."""
+    """Creates a backup, and a data directory that has served another store."""
     source, there = Place(tmp_path), Place(tmp_path)
     new, old = contents(count), contents(30)
     source.fill(new)

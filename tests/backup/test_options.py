@@ -1,4 +1,4 @@
-"""What the commands take and what they refuse, before any store is touched."""
+"""The options the commands accept and refuse, before any store is touched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`GET /backup` without a server: how it goes with clients that do not read, that leave, and that are too many."""
+"""`GET /backup` without a server: clients that do not read, that disconnect, and that are too many."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from shoal.store.interface import KeyValue, StoreUnavailable
 
 
 class Source:
-    """A snapshot of ever the same records."""
+    """A snapshot that repeats the same records."""
 
     kind, id, revision, newest = "sqlite", "s", 5, 5
     ancestors: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class Source:
 
 
 class Client:
-    """A sink that takes what it is told to."""
+    """A sink that accepts as much as it is configured to."""
 
     def __init__(self, *, reads: bool = True) -> None:
         self.reads, self.closed, self.aborted = reads, False, False

@@ -1,4 +1,4 @@
-"""The commands beside real servers: backups while they serve, restored ones served, Secrets encrypted on disk."""
+"""The commands beside real servers: backups while they serve, restored stores served, Secrets encrypted on disk."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_running_server_is_backed_up_and_another_goes_on_with_it(tmp_path: Pat
 
 
 def outsiders_are_refused(team: Cluster) -> bool:
-    """The administrator of another logical cluster has no right to what is in all of them."""
+    """The administrator of one logical cluster may not read all of them."""
     subject = {"kind": "ServiceAccount", "name": "default", "namespace": "default"}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
     binding = {"metadata": {"name": "all"}, "roleRef": role, "subjects": [subject]}

@@ -1,4 +1,4 @@
-"""A management cluster for each test."""
+"""Fixtures: a management cluster for each test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A namespace of the test server as a management cluster, and the objects tests put there."""
+"""A namespace of the test server as a management cluster, and builders of the objects in it."""
 
 from __future__ import annotations
 

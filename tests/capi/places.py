@@ -1,4 +1,6 @@
-"""A server of its own with the loops of a worker, which may be killed at any write, and a count of all it has."""
+"""A separate server with the controllers of a worker that can be killed at any write, and a count of all its
+objects.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One file makes a Cluster with three Machines; its deletion leaves nothing."""
+"""One manifest creates a Cluster with three Machines; its deletion leaves nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Cluster whose control plane is an object of somebody else's kind, and tools' kinds that are served empty."""
+"""A Cluster whose control plane object is of an external kind, and kinds of tools that are served empty."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The process is killed at any of its writes, before it or after; the next one ends where an unkilled one would.
+"""The process is killed at any of its writes, before or after it; the next process reaches the same end state as one
+that was not killed.
 
 Every object of every kind is counted, in root and in every logical cluster. A few writes are tried here, all of them
 with the mark soak.

@@ -1,4 +1,4 @@
-"""The decisions of the loops, one snapshot at a time."""
+"""Decisions of the Cluster API reconcilers, one snapshot at a time."""
 
 from __future__ import annotations
 

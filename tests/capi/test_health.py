@@ -1,4 +1,6 @@
-"""When a Machine is unhealthy, when that is acted upon, and which Machines go: one snapshot at a time."""
+"""MachineHealthCheck decisions, one snapshot at a time: when a Machine is unhealthy, when it is remediated, and which
+Machines are deleted.
+"""
 
 from __future__ import annotations
 

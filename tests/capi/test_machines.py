@@ -1,4 +1,4 @@
-"""Machines become Nodes, in the number and of the template asked for."""
+"""Machines become Nodes in the desired number and from the desired template."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Machine and its Node: what the Node has from the Machine, and how it is emptied before the machine goes."""
+"""A Machine and its Node: propagated metadata, and the drain before deletion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What waits for a quiet moment comes back once, and at the latest when it has waited long enough."""
+"""Debounced keys are enqueued once, and no later than the maximum delay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Machines that fail as they are asked to, and what a MachineHealthCheck does about them, by the clock."""
+"""Machines with injected failures, and their remediation by a MachineHealthCheck, on a fake clock."""
 
 from __future__ import annotations
 

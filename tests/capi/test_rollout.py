@@ -1,4 +1,4 @@
-"""How a rollout moves numbers between MachineSets: tables, and what holds whatever the MachineSets do."""
+"""Rollouts move replicas between MachineSets: tables, and invariants for any behaviour of the MachineSets."""
 
 from __future__ import annotations
 

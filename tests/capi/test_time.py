@@ -1,4 +1,4 @@
-"""What takes time takes it by the clock: start-up of machines, minReadySeconds, rollout.after."""
+"""Delays follow the clock: machine startup, minReadySeconds, rollout.after."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A view after one's own writes, and after what others did meanwhile."""
+"""WriteThroughInformer after its own writes and concurrent changes by others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One file makes a Cluster; it grows to fifty Machines and back, and is deleted without a trace."""
+"""One manifest creates a Cluster; it scales to fifty Machines and back, and its deletion leaves nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A whole small fleet for commands to look at: a hub, one worker, two clusters with nodes, one Deployment split."""
+"""A whole small fleet for commands: a hub, one worker, two clusters with nodes, one Deployment that is split."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def hub(fleet: Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(hub: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """A command at that hub, in this process."""
+    """Runs a command at that hub, in this process."""
     monkeypatch.setenv("SHOAL_KUBECONFIG", str(hub))
 
     def run(*arguments: str, given: str = "") -> Result:
@@ -72,7 +72,7 @@ def run(hub: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 def said(result: Result) -> str:
-    """What a command printed that went well."""
+    """Returns the output of a successful command."""
     assert result.exit_code == 0, f"{result.output}{result.exception!r}"
     return result.stdout
 

@@ -1,7 +1,7 @@
-"""What people get wrong, and machines: one sentence and a hint on standard error, the right exit code, no traceback.
+"""Mistakes of users and machines: one sentence and a hint on standard error, the right exit code, no traceback.
 
-What tests/cli/test_main.py has of it is how the program fails in general; here is one table of everything that was
-found by trying: files, credentials, names, rights, and places where a server cannot be.
+tests/cli/test_main.py tests how the program fails in general. This is one table of cases that were found by trying:
+files, credentials, names, permissions, and locations where a server cannot run.
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ def filled(text: str, files: Files) -> str:
 
 @dataclass
 class Place:
-    """Flags of `shoal up` there, and what it says."""
+    """Flags of `shoal up` for that location, and the expected message."""
 
     flags: list[str]
     sentence: str

@@ -1,4 +1,4 @@
-"""`shoal demo`, as a process: what it tells, and that nothing of it is left, however it ends."""
+"""`shoal demo` as a process: its output, and that nothing is left, however it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands that look at a fleet: tree, top, logs, status. Each over a hub with two clusters and a split Deployment."""
+"""Commands that read a fleet: tree, top, logs, status. Each on a hub with two clusters and a split Deployment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands about this machine: doctor, reset, the logs of processes, and what a long wait shows."""
+"""Commands about this machine: doctor, reset, logs of processes, and the progress line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The program around the commands: what help loads, completion, and how every failure looks."""
+"""The program around the commands: imports of help, completion, and the form of every failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/command-line.md is what its script writes: every command and flag is there, as it is."""
+"""docs/command-line.md is what its script writes: every command and flag is in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kubectl_complete-shoal`: what kubectl asks when somebody types Tab after `kubectl shoal`."""
+"""`kubectl_complete-shoal`: completion after `kubectl shoal`."""
 
 from __future__ import annotations
 

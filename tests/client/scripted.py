@@ -1,4 +1,4 @@
-"""A transport that answers from a script: each list and each watch takes the next piece."""
+"""A transport with scripted responses: each list and each watch takes the next piece."""
 
 from __future__ import annotations
 

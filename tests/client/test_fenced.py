@@ -1,4 +1,4 @@
-"""What loops write into servers elsewhere is written only while their lease is held."""
+"""Controllers write to other servers only while their lease is held."""
 
 from __future__ import annotations
 

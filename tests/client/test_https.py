@@ -1,4 +1,4 @@
-"""The transport's connections."""
+"""Connections of the HTTPS transport."""
 
 from __future__ import annotations
 

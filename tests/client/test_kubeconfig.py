@@ -1,4 +1,4 @@
-"""From a kubeconfig file to a client."""
+"""Building a client from a kubeconfig file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reflector: one true copy, whatever the link does. Time is a fake clock's."""
+"""The reflector keeps its store correct whatever the connection does. On a fake clock."""
 
 from __future__ import annotations
 

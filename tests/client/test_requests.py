@@ -1,4 +1,4 @@
-"""The client, over HTTPS and without a socket: the same calls, the same answers, the same refusals."""
+"""The client over HTTPS and in process: the same calls, responses and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reflectors that share one copy: one list, one watch, one object for all; who comes late is told everything."""
+"""Reflectors that share one store: one list, one watch, one object for all; a late reflector receives everything."""
 
 from __future__ import annotations
 

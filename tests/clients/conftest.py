@@ -1,4 +1,4 @@
-"""Client libraries as they are, against the server of this process."""
+"""Unmodified client libraries against the server of this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An operator on kopf: handlers, finalizers, status patches, retries and events, seen from outside only."""
+"""An operator on kopf: handlers, finalizers, status patches, retries and events, observed from outside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kr8s: objects that write themselves, discovery by kind, watch and wait."""
+"""kr8s: object API, discovery by kind, watch and wait."""
 
 from __future__ import annotations
 

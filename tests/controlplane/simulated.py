@@ -1,4 +1,4 @@
-"""Clusters with simulated nodes: pods are scheduled and run by themselves."""
+"""Clusters with simulated nodes: pods are scheduled and run without help from the test."""
 
 from __future__ import annotations
 

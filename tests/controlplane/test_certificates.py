@@ -1,4 +1,4 @@
-"""CertificateSigningRequests: who signs what, what a certificate is good for, and when requests go."""
+"""Tests of CertificateSigningRequests: signers, certificates and deletion of requests."""
 
 from __future__ import annotations
 

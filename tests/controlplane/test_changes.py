@@ -1,4 +1,4 @@
-"""Which changes of an owner of pods are news."""
+"""Tests of the predicate for relevant changes of pod owners."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the loops decide, as tables."""
+"""Tests of namespace and CRD decisions, from tables."""
 
 from __future__ import annotations
 

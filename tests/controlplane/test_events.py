@@ -1,4 +1,4 @@
-"""Event expiry: an hour after the last write, in every logical cluster, and not before."""
+"""Tests of Event expiry: one hour after the last write, in every logical cluster, and not before."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_events_go_an_hour_after_their_last_write(tmp_path: Path) -> None:
 
 
 async def stepped(given: Any, client: Any, name: str) -> bool:
-    """The loop naps in slices: time goes on until it has woken, well short of another hour."""
+    """Advances the clock until the event is deleted, well short of another hour: the controller sleeps in slices."""
     if given.clock.now() < 1_700_000_000 + 3700:
         given.clock.step(1)
     return bool(await given.gone(client, EVENTS, name, "default"))

@@ -1,4 +1,4 @@
-"""Garbage collection against the real server: owners go, dependents follow, wait or stay."""
+"""Tests of garbage collection in a real server: dependents are deleted, wait or stay."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def is_gone(cluster: Cluster, *names: str) -> bool:
 
 
 def settled(cluster: Cluster) -> None:
-    """The collector has dealt with everything written before: what was written last has been collected."""
+    """Waits until the collector has handled everything written before: the object written last was collected."""
     absent = {"apiVersion": "v1", "kind": "ConfigMap", "name": "never", "uid": NEVER}
     for _ in range(2):
         make(cluster, "last", absent)

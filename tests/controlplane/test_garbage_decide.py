@@ -1,4 +1,4 @@
-"""What becomes of an object given its owners, and the graph that knows who they are: tables and properties."""
+"""Tests of the garbage collector's decision and of the dependency graph: tables and properties."""
 
 from __future__ import annotations
 

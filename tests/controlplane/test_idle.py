@@ -1,4 +1,4 @@
-"""What the loops do when nothing happens, and what they catch up with after a restart."""
+"""Tests of controllers in an idle server, and of what they catch up with after a restart."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def test_an_idle_cluster_costs_no_write_no_task_and_no_table(tmp_path: Pat
 
 
 async def at_rest(given: World) -> tuple[int, int]:
-    """How many tasks there are, and the newest revision, once neither has changed for a while."""
+    """Returns the number of tasks and the latest revision, once neither has changed for a while."""
     found, since = (-1, -1), 0
     while since < LOOKS:
         await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""The quota loop: status.used follows what exists, and shows only what the quota is about."""
+"""Tests of the ResourceQuota controller: status.used follows existing objects and covers only the quota's resources."""
 
 from __future__ import annotations
 

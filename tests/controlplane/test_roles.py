@@ -1,4 +1,4 @@
-"""ClusterRole aggregation: the default roles and those people make."""
+"""Tests of ClusterRole aggregation: default and user-defined roles."""
 
 from __future__ import annotations
 

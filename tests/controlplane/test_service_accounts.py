@@ -1,4 +1,4 @@
-"""Service accounts: `default` and the root certificate everywhere, Secrets that hold tokens."""
+"""Tests of the default ServiceAccount, the root CA ConfigMap and token Secrets."""
 
 from __future__ import annotations
 

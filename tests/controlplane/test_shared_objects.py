@@ -1,4 +1,6 @@
-"""No loop changes an object of a shared copy: the others would take it for what the API says."""
+"""Tests that no controller mutates an object of a shared informer: other controllers would take it for the API's
+state.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workloads in a cluster without nodes: tests say themselves which pods run."""
+"""Workloads in a cluster without nodes: the tests set the status of pods."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def make_ready(cluster: Cluster, name: str) -> None:
 
 
 def run_pods(cluster: Cluster) -> int:
-    """All that are not running yet now are; answers how many are."""
+    """Makes all active pods running and ready. Returns their number."""
     active = [pod for pod in pods(cluster) if is_active(pod)]
     for pod in active:
         if not is_ready(pod):
@@ -58,7 +58,7 @@ def run_pods(cluster: Cluster) -> int:
 
 
 def until(cluster: Cluster, look: Callable[[], Any], *, running: bool = True) -> Any:
-    """As `eventually`, with pods that run as they come."""
+    """Like `eventually`, and makes new pods run meanwhile."""
 
     def again() -> Any:
         if running:

@@ -1,4 +1,4 @@
-"""A server and its loops on a clock that tests move, called without a socket."""
+"""A server and its controllers on a fake clock, called in process without a socket."""
 
 from __future__ import annotations
 

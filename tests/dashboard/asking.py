@@ -23,7 +23,7 @@ def get(server: Server, path: str, method: str = "GET", **headers: str) -> Answe
 
 
 class Stream:
-    """An open stream: `until` reads on."""
+    """An open stream, read by `read_until`."""
 
     def __init__(self, server: Server, watches: Object, token: str | None = None, body: bytes | None = None) -> None:
         self._connection = server.connect()
@@ -35,7 +35,7 @@ class Stream:
         self.answer: http.client.HTTPResponse = self._connection.getresponse()
 
     def until(self, wanted: Callable[[Object], bool]) -> list[Object]:
-        """The lines up to the first that is wanted."""
+        """Returns the lines up to the first match."""
         found = []
         for line in self.answer:
             found.append(json.loads(line))

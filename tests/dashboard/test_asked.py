@@ -1,3 +1,5 @@
+"""The request body of the stream is parsed and validated."""
+
 from __future__ import annotations
 
 import json

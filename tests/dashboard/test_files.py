@@ -1,3 +1,5 @@
+"""Static files: content types, caching, compression and security headers."""
+
 from __future__ import annotations
 
 import gzip

@@ -1,4 +1,4 @@
-"""The page's own program on a real hub, in node without a browser: login, rights, and that it follows the API."""
+"""The page's own program on a real hub, in node without a browser: login, permissions, and that it follows the API."""
 
 from __future__ import annotations
 

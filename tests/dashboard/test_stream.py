@@ -1,4 +1,4 @@
-"""The stream of a real hub: what it tells, and that it tells nobody more than the API would."""
+"""The stream of a real hub: its events, and that nobody gets more than the API allows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Node selectors, node affinity and host ports against a node that exists."""
+"""Tests of node selectors, node affinity and host ports against an existing node."""
 
 from __future__ import annotations
 

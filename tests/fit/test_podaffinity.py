@@ -1,4 +1,4 @@
-"""Pod affinity and anti-affinity: which pods are meant, and where a pod can be among them."""
+"""Tests of inter-pod affinity and anti-affinity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sets of label values: what they mean, and that the algebra keeps the meaning."""
+"""Tests of label requirements: their meaning, and that operations preserve it."""
 
 from __future__ import annotations
 

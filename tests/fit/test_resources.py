@@ -1,4 +1,4 @@
-"""What pods take and nodes have, in whole numbers."""
+"""Tests of pod requests and node resources as integers."""
 
 from __future__ import annotations
 

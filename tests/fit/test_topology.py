@@ -1,4 +1,4 @@
-"""Topology spread: which pods count, in which domains, and how uneven is too uneven."""
+"""Tests of topology spread: counted pods, domains and skew."""
 
 from __future__ import annotations
 

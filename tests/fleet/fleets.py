@@ -1,6 +1,6 @@
-"""A hub and its workers, each a server on a store of its own, called without sockets; only the fleet's loops run.
+"""A hub and its workers, each a server on its own store, called without sockets; only the fleet's controllers run.
 
-Cluster API is played by the test: `provision` says what its provider would.
+The test plays Cluster API: `provision` sets what its provider would.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Messages between hub and worker: which is the newer, and what the watch makes of what it sees."""
+"""Messages between hub and worker: ordering by version, and conversion of watch events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`shoal explain managedcluster`: what is said of each Worker, and which single changes help."""
+"""`shoal explain managedcluster`: the result for each Worker, and which single changes help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`shoal explain worker`: what is printed, from what the fleet is."""
+"""`shoal explain worker`: the printed explanation for a given fleet."""
 
 from __future__ import annotations
 

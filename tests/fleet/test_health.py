@@ -1,4 +1,4 @@
-"""Heartbeats: by the hub's clock, with nothing taken for dead that was not silent, and nothing deleted ever."""
+"""Worker heartbeats by the hub's clock: no Worker counts as lost that was not silent, and nothing is ever deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The life of a ManagedCluster with every loop there is: pools come and go, versions go up, people look inside."""
+"""The lifecycle of a ManagedCluster with all controllers: pools come and go, versions are upgraded, users read
+inside.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The life of a ManagedCluster, decided: phases, errors, node pools, upgrades, and what is left to others."""
+"""Lifecycle decisions of a ManagedCluster: phases, errors, node pools, upgrades, and fields that others own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a copy remembers of the hub's object, and when that is believed."""
+"""Saving the hub's last message with a copy, and when a saved message is used."""
 
 from __future__ import annotations
 

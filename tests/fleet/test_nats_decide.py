@@ -1,4 +1,4 @@
-"""The bus over NATS without a server: envelopes, subjects, what is published, what is believed, and the flags."""
+"""The bus over NATS without a server: CloudEvents, subjects, publishing, validation of messages, and the flags."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`shoal worker` as a process: joins, hosts, is killed and comes back, ends cleanly; and its usage errors."""
+"""`shoal worker` as a process: joins, hosts, is killed and comes back, exits cleanly; and its usage errors."""
 
 from __future__ import annotations
 

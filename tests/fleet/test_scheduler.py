@@ -1,4 +1,4 @@
-"""The scheduler on a server: bindings, waiting, waking, deletion, and what users see of it."""
+"""The scheduler on a server: bindings, queueing, requeueing, deletion, and the visible status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Worker hosts a ManagedCluster: filters, scores, the words when nobody fits, what is written."""
+"""Scheduling decisions: filters, scores, the message when no Worker fits, and the written status."""
 
 from __future__ import annotations
 

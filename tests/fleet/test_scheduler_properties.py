@@ -1,4 +1,4 @@
-"""The scheduler as it keeps itself from event to event, beside one that looks at everything each time."""
+"""The scheduler's incremental cache, compared with a full evaluation after each event."""
 
 from __future__ import annotations
 

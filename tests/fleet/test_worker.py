@@ -1,6 +1,6 @@
 """A worker and its hub, both real servers: joining, hosting, reporting, deleting, and what must never happen.
 
-Cluster API's loops do not run: the tests say what its provider would.
+The Cluster API controllers do not run: the tests set what its provider would.
 """
 
 from __future__ import annotations

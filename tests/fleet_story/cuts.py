@@ -1,4 +1,4 @@
-"""What has to be true of three workers whose links are cut and restored under change, whichever way they speak."""
+"""Invariants of three workers whose links are cut and restored during changes, over any bus."""
 
 from __future__ import annotations
 

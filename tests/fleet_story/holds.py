@@ -1,7 +1,7 @@
-"""Whether a cluster ever had two writable copies, judged from what was acknowledged and when. Pure.
+"""Checks whether a cluster ever had two writable copies, from acknowledged writes and their times. Pure.
 
-All times are of one monotonic clock, the test's. An acknowledged write has happened somewhere between its beginning and
-its end; the hub has said that a worker has the cluster from the time on when that was seen.
+All times are from one monotonic clock, the test's. An acknowledged write happened between its start and its end; a
+worker holds the cluster from when the hub was seen to say so.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Links that can be cut: a TCP proxy each, all in one thread with a loop of its own. They count what they carry."""
+"""Links that can be cut: one TCP proxy each, all in one thread with its own event loop. They count bytes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What people do to a fleet while it is shaken: they make, change and delete ManagedClusters, and write inside them.
+"""User load on a fleet under faults: creates, changes and deletes ManagedClusters, and writes inside them.
 
-Each runs in a thread until it is stopped. What was asked for and what was acknowledged is kept, for the judge.
+Each runs in a thread until it is stopped. Requested and acknowledged writes are kept for the checks.
 """
 
 from __future__ import annotations

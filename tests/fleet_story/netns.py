@@ -1,7 +1,7 @@
-"""Network namespaces: a hub and its workers, each in one of its own, wired so that single links can be cut.
+"""Network namespaces: a hub and its workers, each in its own, connected so that single links can be cut.
 
-All are on one switch, which is in a namespace too, so that nothing of this machine filters what it carries. Besides
-that, each worker has a way to the test that is never cut: by it the test sees what a worker does alone.
+All are on one switch, which is in a namespace too, so that nothing of this machine filters its traffic. Each worker
+also has a link to the test that is never cut: through it the test sees what a worker does alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is not yet as it was asked for, at a hub and at all its workers: of every ManagedCluster, one and no other."""
+"""What has not converged yet at a hub and all its workers: every ManagedCluster on exactly one worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A hub and three workers as processes in network namespaces: killed, started again, cut off."""
+"""A hub and three workers as processes in network namespaces: killed, restarted, disconnected."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What cannot be, and who lies: a condition or a refusal, nothing is lost, and nobody else is hurt.
+"""Invalid input and lying workers: a condition or a rejection, nothing is lost, and no other worker is affected.
 
-In each, a good worker with a cluster that runs is beside it, and is the same afterwards. More of join tokens is in
-tests/fleet/joining, of messages over NATS in tests/real/test_nats.py.
+In each test a good worker with a running cluster is beside it, and is unchanged afterwards. More about join tokens is
+in tests/fleet/join, about messages over NATS in tests/real/test_nats.py.
 """
 
 from __future__ import annotations

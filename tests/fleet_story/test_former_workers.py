@@ -1,4 +1,4 @@
-"""A ManagedCluster that was moved is gone when nothing of it is left, at the workers that had it before too."""
+"""A migrated ManagedCluster is deleted only when nothing of it is left, also on its former workers."""
 
 from __future__ import annotations
 

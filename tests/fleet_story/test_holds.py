@@ -1,4 +1,4 @@
-"""The judge of the soak has to be able to say no."""
+"""The single-writer check of the soak test detects violations."""
 
 from __future__ import annotations
 

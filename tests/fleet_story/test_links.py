@@ -1,4 +1,4 @@
-"""Three `shoal worker` processes on the default bus, their links cut and restored under change."""
+"""Three `shoal worker` processes on the default bus, their links cut and restored during changes."""
 
 from __future__ import annotations
 

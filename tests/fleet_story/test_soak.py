@@ -1,7 +1,8 @@
 """Minutes of kill -9, cut links and drains: every ManagedCluster is on one Worker, none is leaked, no acknowledged
 write is lost, and none ever has two writable copies.
 
-SHOAL_SOAK is how many seconds it is shaken, SHOAL_SOAK_SEED how, SHOAL_SOAK_MOVING how many clusters may be moved.
+SHOAL_SOAK is the duration in seconds, SHOAL_SOAK_SEED the random seed, SHOAL_SOAK_MOVING how many clusters may be
+migrated.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`shoal up --workers 3` with 30 ManagedClusters: their whole life together, and a Worker deleted while it hosts."""
+"""`shoal up --workers 3` with 30 ManagedClusters: their whole lifecycle, and a Worker deleted while it hosts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One hub, two logical clusters, two managed ones, for everything tried here."""
+"""One hub with two logical clusters and two managed clusters, shared by all isolation tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is who: a hub with two logical clusters and a worker with two more, and every credential that is tried."""
+"""A hub with two logical clusters, a worker with two more, and every credential the tests use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is allowed in one's own cluster and must not reach over: markers, owners, reviews, requests for certificates."""
+"""Operations allowed in one's own cluster must not affect another: markers, owners, reviews, certificate requests."""
 
 from __future__ import annotations
 

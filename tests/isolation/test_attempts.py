@@ -1,4 +1,4 @@
-"""Every attempt of the table is refused, shows nothing and changes nothing."""
+"""Every attempt of the table is rejected, reveals nothing and changes nothing."""
 
 from __future__ import annotations
 

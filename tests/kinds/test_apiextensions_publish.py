@@ -1,4 +1,4 @@
-"""What OpenAPI v3 says about a custom resource."""
+"""The published OpenAPI v3 schema of a custom resource."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of a definition: they compile, they can be told apart from old values, and they cost what a server gives."""
+"""CEL rules of a CRD: compilation, correlation with old values, and cost limits."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Whether a CustomResourceDefinition may be written: recorded answers of upstream's code, and what is Shoal's own.
+"""Validation of CustomResourceDefinitions: recorded answers of upstream's code, and Shoal's own rules.
 
-`apiextensions_golden.json` holds the recorded cases (v1.36.4) in which Shoal answers the same; the others show
-a value in another form, and are spelt out below.
+`apiextensions_golden.json` holds the recorded cases (v1.36.4) in which Shoal answers the same. The others print a value
+in another form, and are written out below.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""HorizontalPodAutoscalers have two forms, and nothing is lost between them."""
+"""Conversion of HorizontalPodAutoscalers between v1 and v2 is lossless."""
 
 from __future__ import annotations
 

@@ -1,3 +1,5 @@
+"""The catalogue of built-in resources and its profiles."""
+
 from __future__ import annotations
 
 import pytest

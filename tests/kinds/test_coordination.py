@@ -1,4 +1,4 @@
-"""What a Lease may hold."""
+"""Validation of Lease."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Services, endpoints, nodes, volumes, replication controllers, quotas and limits: defaults and what is refused."""
+"""Services, endpoints, nodes, volumes, replication controllers, quotas and limit ranges: defaults and validation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cron schedules are read as upstream reads them."""
+"""Parsing of cron schedules equals upstream's."""
 
 from __future__ import annotations
 

@@ -1,3 +1,5 @@
+"""Lookup of built-in schemas."""
+
 from __future__ import annotations
 
 import pytest

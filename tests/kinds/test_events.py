@@ -1,4 +1,4 @@
-"""What is wrong with an event, by the rules of either form."""
+"""Validation of events, in both forms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Validation of the kinds of the other groups: each complaint is the one upstream makes of the same object."""
+"""Validation of the kinds of other groups: each message equals upstream's for the same object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Label keys of a new pod: what they add to the selectors beside them."""
+"""Label keys of a new pod: what they add to the selectors."""
 
 from __future__ import annotations
 

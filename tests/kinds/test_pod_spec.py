@@ -1,4 +1,4 @@
-"""The spec of a pod: what is filled in, and what is refused in which words."""
+"""PodSpec: defaults and validation messages."""
 
 from __future__ import annotations
 

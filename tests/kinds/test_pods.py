@@ -1,4 +1,4 @@
-"""Pods as objects: class of service, grace, what an update and each subresource may change, the printed summary."""
+"""Pods: QoS class, grace period, updates and subresources, the printed summary, eviction."""
 
 from __future__ import annotations
 

@@ -1,3 +1,5 @@
+"""ResourceQuota usage of objects, scopes, and exceeded limits."""
+
 from __future__ import annotations
 
 from typing import Any

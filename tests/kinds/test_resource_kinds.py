@@ -1,4 +1,4 @@
-"""Validation of the kinds of resource.k8s.io and of APIServices: each complaint is the one upstream makes."""
+"""Validation of the kinds of resource.k8s.io and of APIServices: each message equals upstream's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Kubernetes versions a cluster may have, and what each of them serves."""
+"""The Kubernetes versions a cluster may have, and the APIs each of them serves."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def of(version: str, **spec: Any) -> dict[str, Any]:
 
 
 def test_a_version_that_stays_is_not_looked_at_again() -> None:
-    """A server that does not know it any more must still let its cluster be deleted."""
+    """A server that no longer supports the version must still allow the deletion of its cluster."""
     assert validate_logical_cluster(of("v1.20.0"), of("v1.20.0")) == []
     assert validate_hosted(of("v1.20.0"), of("v1.20.0", nodes=2)) == []
     assert len(validate_logical_cluster(of("v1.20.1"), of("v1.20.0"))) == 1

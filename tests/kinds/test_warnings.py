@@ -1,4 +1,4 @@
-"""What is told beside the answer of objects that are valid and odd."""
+"""Warnings about valid objects, sent with the response."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ def test_the_data_of_a_revision_is_compared_by_what_it_says() -> None:
 
 
 def test_whose_labels_a_job_has() -> None:
-    """Those of its pods, when it has none; what is wrong with them is told once."""
+    """A Job without labels has those of its pods; invalid ones are reported once."""
     bare = job()
     assert "labels" not in bare["metadata"]
     batch.complete_job(bare)

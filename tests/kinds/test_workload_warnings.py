@@ -1,4 +1,4 @@
-"""What is odd about a valid workload, in upstream's words."""
+"""Warnings about valid workloads, in upstream's words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shorter pauses: a test waits for what happens, and less has to be waited for."""
+"""Shorter intervals, so that tests wait less."""
 
 from __future__ import annotations
 

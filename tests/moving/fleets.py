@@ -1,6 +1,7 @@
-"""A hub and its workers in this loop, each a whole server with all its loops; the hub's moves are made by the test.
+"""A hub and its workers in this event loop, each a whole server with all its controllers; the test plays the hub's
+migrations.
 
-A worker reaches its hub through a `Line`, which a test can cut: then neither hears of the other.
+A worker reaches its hub through a `Line`, which a test can cut: then neither receives anything from the other.
 """
 
 from __future__ import annotations

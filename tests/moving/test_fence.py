@@ -1,4 +1,4 @@
-"""A worker that does not reach its hub stops writing by its own clock, and goes on when the hub has confirmed."""
+"""A worker that does not reach its hub stops writing by its own clock, and continues when the hub has confirmed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a worker may write, by its own clock: tables, and the whole argument as a model with a hub that moves."""
+"""Write fencing by the worker's own clock: tables, and a model of the whole argument with a hub that migrates."""
 
 from __future__ import annotations
 

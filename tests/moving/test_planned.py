@@ -1,4 +1,4 @@
-"""A planned move: the worker freezes the cluster, ships the rest, and says that it is final; or goes on after all."""
+"""A planned migration: the worker freezes the cluster, ships the rest and reports it final; or thaws it again."""
 
 from __future__ import annotations
 

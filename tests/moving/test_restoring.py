@@ -1,4 +1,6 @@
-"""A hosted cluster on another worker: byte for byte what it was, with its uids, tokens and nodes; or nothing at all."""
+"""A hosted cluster restored on another worker: byte for byte the same, with its uids, tokens and nodes; or not at
+all.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log as it lies at the hub: what is shipped is what is restored, and what is torn or missing is found."""
+"""The log format at the hub: what is shipped is restored, and corrupted or missing segments are detected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a hosted cluster is shipped, frozen or let go on."""
+"""Decides whether a hosted cluster is replicated, frozen or thawed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A digest tells two who hold the same that they do, and otherwise where they differ."""
+"""List digests: equal for equal objects, and otherwise they name the differing buckets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Go's JSON makes of empty fields, and what is made of that: objects without them, and fields nobody owns."""
+"""Go's omitempty: empty fields are dropped, and always-written fields are not owned."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_what_is_not_known() -> None:
         (PRIORITY, {"globalDefault": False, "value": 0}, {"value": 0}),
         (PRIORITY, {"globalDefault": True, "description": ""}, {"globalDefault": True}),
         (("", "v1", "Pod"), {"spec": {"hostNetwork": False, "hostUsers": False}}, {"spec": {"hostUsers": False}}),
-        # What is no zero of the field's type is left to be refused.
+        # A value that is not the zero of the field's type is kept for validation to reject.
         (("", "v1", "Pod"), {"spec": {"hostNetwork": 0}}, {"spec": {"hostNetwork": 0}}),
         (SLICE, {"ports": None, "endpoints": []}, {"ports": None, "endpoints": []}),
         (PRIORITY, {"metadata": {"managedFields": None, "uid": ""}}, {"metadata": {"managedFields": None}}),

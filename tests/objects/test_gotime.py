@@ -1,4 +1,4 @@
-"""Times Go could not read, in the words of its parser; times as it writes them."""
+"""Go's time parse errors, and times as Go writes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values Go could not read, in the words of its decoder; empties it would not write again."""
+"""Go's unmarshal errors, and omitempty."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ STRUCT = "json: cannot unmarshal {} into Go struct field {} of type {}"
             'parsing time "now" as "2006-01-02T15:04:05Z07:00": cannot parse "now" as "2006"',
         ),
         (
-            # What reads itself ends the reading; a wrong type is noted, and told when nothing worse comes.
+            # A self-unmarshaling type stops the decoder. A type error is reported only if no such stop follows.
             "Pod",
             {"metadata": {"name": 7, "creationTimestamp": "now"}},
             'parsing time "now" as "2006-01-02T15:04:05Z07:00": cannot parse "now" as "2006"',
@@ -87,7 +87,7 @@ def test_empties_of_a_builtin_are_not_kept() -> None:
         "spec": {
             "volumes": [{"name": "v", "emptyDir": {}}],
             "containers": [{"name": "a", "resources": {}}],
-            # What is no map is left to be refused.
+            # A value that is not a map is kept for validation to reject.
             "nodeSelector": [],
         },
     }

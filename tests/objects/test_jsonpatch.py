@@ -1,4 +1,4 @@
-"""JSON patch: every operation, every refusal, and a model that edits in place."""
+"""JSON patch: every operation, every error, and a model that edits in place."""
 
 from __future__ import annotations
 

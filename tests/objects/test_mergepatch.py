@@ -1,4 +1,4 @@
-"""JSON merge patch: the examples of RFC 7386, and that a created patch leads to its goal."""
+"""JSON merge patch: the examples of RFC 7386, and that a created patch produces its target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of names and metadata, and the exact words of their complaints."""
+"""Validation of names and metadata, with exact messages."""
 
 from __future__ import annotations
 

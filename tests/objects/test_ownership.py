@@ -1,4 +1,4 @@
-"""Controllers of objects: who has one, who takes over whom."""
+"""Controller references, adoption and release."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Protobuf against upstream's own samples, and against bytes nobody should send."""
+"""Protobuf against upstream's samples and against invalid bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Label and field selectors: what they match, what they write, what they refuse."""
+"""Label and field selectors: matching, canonical text and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strategic merge patch: lists by key, directives, order, refusals."""
+"""Strategic merge patch: lists by key, directives, order, errors."""
 
 from __future__ import annotations
 

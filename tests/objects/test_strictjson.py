@@ -1,4 +1,4 @@
-"""JSON bodies: Go's words for what is wrong, and duplicate fields with their paths."""
+"""JSON bodies: Go's error messages, and duplicate fields with their paths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A hub with the splitter and the garbage collector only: tests play the clusters themselves."""
+"""A hub with only the splitter and the garbage collector: tests play the clusters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hub as tests of placement see it: clusters come and go, leaves report what the test says."""
+"""The hub as placement tests see it: clusters come and go, leaves report what the test says."""
 
 from __future__ import annotations
 

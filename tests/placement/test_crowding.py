@@ -1,4 +1,4 @@
-"""Replicas that find no node: they move, they stay moved, and are tried again after longer and longer."""
+"""Unschedulable replicas: they move, stay moved, and are tried again with exponential backoff."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Division by highest averages, held against the plain rule: one step for each replica."""
+"""Division by highest averages, compared with the plain rule of one step per replica."""
 
 from __future__ import annotations
 

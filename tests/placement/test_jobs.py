@@ -1,4 +1,4 @@
-"""Jobs on many clusters: divided once, what a lost cluster had not done is made anew, one status."""
+"""Jobs on many clusters: divided once, the work of a lost cluster is created again, one aggregated status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps towards a target: nothing is lost, nothing is broken, and they arrive."""
+"""Rolling steps towards a target: no replica is lost, availability holds, and the target is reached."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ordinals over clusters: never shifted, never twice."""
+"""Ordinal ranges over clusters: never shifted, never duplicated."""
 
 from __future__ import annotations
 

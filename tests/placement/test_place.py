@@ -1,4 +1,4 @@
-"""Where replicas go: tables of single rules, and properties of all of them together."""
+"""Placement decisions: tables of single rules, and properties of all of them together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Placements on a real server: who is chosen, who is kept, what is different, and what is said."""
+"""Placements on a real server: selection, retention, overrides and status."""
 
 from __future__ import annotations
 

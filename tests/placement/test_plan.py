@@ -1,4 +1,4 @@
-"""Plan and explain: from the code that places, over a snapshot, changing nothing."""
+"""Plan and explain: they use the placement code on a snapshot and change nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How replicas are divided, and how leaves' statuses become one: tables and properties."""
+"""Division of replicas and aggregation of leaf statuses: tables and properties."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Placement and the syncer together: what is placed runs in its clusters, under the names others look for."""
+"""Placement and syncer together: what is placed runs in its clusters, under the expected names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the first Deployment splitter was said to need, wish by wish; and what holds whatever clusters do."""
+"""The requirements of the first Deployment splitter, one by one, and invariants that hold whatever clusters do."""
 
 from __future__ import annotations
 

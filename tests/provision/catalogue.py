@@ -1,4 +1,4 @@
-"""Instance types, pools and pods for decisions that need no server."""
+"""Instance types, pools and pods for decision tests without a server."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What every cloud provider keeps: one class of tests for each of its calls, run against each provider.
+"""Contract tests of cloud providers: one class per call, run against each provider.
 
-A test module of a provider gives a fixture `stage` and subclasses of these.
+The test module of a provider supplies a fixture `stage` and subclasses of these.
 """
 
 from __future__ import annotations

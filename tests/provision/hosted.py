@@ -1,4 +1,4 @@
-"""A hosted cluster with MachineDeployments to buy from, on the test server, and the objects tests put there."""
+"""A hosted cluster with MachineDeployments on the test server, and the objects that tests create there."""
 
 from __future__ import annotations
 

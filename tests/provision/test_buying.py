@@ -1,4 +1,4 @@
-"""Pods that find no room, against the running server: NodeClaims, Machines, Nodes."""
+"""Provisioning against the running server: unschedulable pods become NodeClaims, Machines and Nodes."""
 
 from __future__ import annotations
 

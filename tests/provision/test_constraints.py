@@ -1,4 +1,4 @@
-"""What pods ask of their nodes, against the running server: what is bought follows it."""
+"""Pod constraints against the running server: new nodes satisfy them."""
 
 from __future__ import annotations
 

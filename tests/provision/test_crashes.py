@@ -1,6 +1,7 @@
-"""The provisioner is cut off after any number of writes, buying and giving back; a fresh one ends where it would have.
+"""Crash recovery: the provisioner is killed after any number of writes while it launches or removes nodes; a new one
+converges to the same state.
 
-All other loops run on. Nothing is bought twice, nothing is left over.
+All other controllers keep running. Nothing is launched twice, nothing is left over.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tables of the small decisions: durations, what a pool says of itself."""
+"""Table tests of small decisions: durations, NodePool status."""
 
 from __future__ import annotations
 

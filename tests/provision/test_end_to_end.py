@@ -1,5 +1,6 @@
-"""The whole chain in one cluster: pods come and nodes are bought, most pods leave and nodes go, a price moves them, a
-template rolls them. What a budget of nodes and one of pods promise is looked at with every event of a watch.
+"""The whole chain in one cluster: pods arrive and nodes are launched, most pods leave and nodes are removed, a price
+change consolidates them, a template change rolls them. Disruption budgets and PodDisruptionBudgets are checked at
+every watch event.
 """
 
 from __future__ import annotations

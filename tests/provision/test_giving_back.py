@@ -1,4 +1,4 @@
-"""How nodes go: asked to, empty, behind their NodePool, or because their Machine did."""
+"""Node removal: deleted on request, empty, drifted from the NodePool, or with a deleted Machine."""
 
 from __future__ import annotations
 

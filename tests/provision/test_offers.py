@@ -1,4 +1,4 @@
-"""What MachineDeployments offer, and what they do not."""
+"""Offerings of MachineDeployments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods into new nodes: tables of what is bought, and what holds for every packing."""
+"""Packing of pods into new nodes: tables of results, and properties of every packing."""
 
 from __future__ import annotations
 

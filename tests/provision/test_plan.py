@@ -1,4 +1,4 @@
-"""Where pods go: what is there first, then by NodePools, with everything that may stand in the way."""
+"""Placement of pods: existing nodes first, then NodePools, with every constraint."""
 
 from __future__ import annotations
 

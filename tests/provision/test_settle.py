@@ -1,4 +1,4 @@
-"""Replicas, Machines and NodeClaims of one MachineDeployment: what is done in every state they can be found in."""
+"""Machine assignment of one MachineDeployment: replicas, Machines and NodeClaims in every state."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""NodeClaims come and go, the MachineSet acts whenever it likes, the view is old, the loop dies anywhere.
+"""Model test of machine assignment: NodeClaims come and go, the MachineSet acts at any time, the cache is stale, the
+controller crashes anywhere.
 
-No Machine that a NodeClaim lives on is ever scaled away, and in the end there are as many Machines as NodeClaims.
+No Machine that a NodeClaim needs is scaled away, and in the end there are as many Machines as NodeClaims.
 """
 
 from __future__ import annotations

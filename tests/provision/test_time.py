@@ -1,4 +1,4 @@
-"""What time does to a NodeClaim, and one cluster served with two clients, on a clock that tests move."""
+"""Timeouts and expiration of NodeClaims, and one cluster served with two clients, on a fake clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops write only while their server holds the lease: whoever was paused writes nothing when it wakes."""
+"""Controllers write only while their server holds the lease: a paused one writes nothing when it resumes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_nothing_is_written_without_the_lease(store: EtcdStore) -> None:
 
 
 async def test_it_is_looked_at_again_at_every_try(store: EtcdStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A try that etcd does not answer takes seconds, and the lease may be another's after it."""
+    """An attempt that etcd does not answer takes seconds, and the lease may have another holder after it."""
     held, tried = [True], []
     once = store._connection.once
 

@@ -1,4 +1,4 @@
-"""A member of etcd that hangs: its connections stay open, and say nothing. Another one is used, for watches too."""
+"""An etcd member that hangs keeps its connections open without answering. Another one is used, for watches too."""
 
 from __future__ import annotations
 

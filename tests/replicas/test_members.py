@@ -1,4 +1,4 @@
-"""A hub on an etcd cluster whose members die one after the other: nothing acknowledged is lost, no event is missed."""
+"""A hub on an etcd cluster whose members die one after the other: no acknowledged write is lost, no event is missed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ END = "the-end"
 
 
 class Patient(Writer):
-    """Writes until it is told to stop. What was refused may have been done: it looks."""
+    """Writes until it is stopped. A failed write may have been applied, so it checks."""
 
     def __init__(self, number: int, model: Model, stop: threading.Event) -> None:
         super().__init__(number, model)
@@ -42,7 +42,7 @@ class Patient(Writer):
 
 
 class Guarded(Watcher):
-    """Tells the test what it found wrong in its thread."""
+    """A watcher that reports its exception to the test."""
 
     wrong: BaseException | None = None
 

@@ -1,4 +1,4 @@
-"""What a server says of itself: ready only while it could answer with what the store holds, and until it is to stop."""
+"""/readyz: a server is ready only while it could answer with what the store holds, and until it shuts down."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two servers on one etcd: one set of data, one order, one identity, and loops on one of them."""
+"""Two servers on one etcd: one set of data, one order, one identity, and controllers on one of them."""
 
 from __future__ import annotations
 

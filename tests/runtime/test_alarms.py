@@ -1,4 +1,4 @@
-"""Alarms: however many are set, one sleeper."""
+"""DelayQueue: one sleeping task for any number of keys."""
 
 from __future__ import annotations
 

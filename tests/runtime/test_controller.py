@@ -1,4 +1,6 @@
-"""The shell around a loop: what is wanted is worked on, failures come back, one bad key stops nobody."""
+"""KindController: objects that match the predicate are reconciled, failures are retried, one failing key stops no
+other.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The view of owned objects, and the loop's own writes in it."""
+"""IndexedInformer, and WriteExpectations on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work waits for views that are complete."""
+"""Keys wait until all informers have synced."""
 
 from __future__ import annotations
 

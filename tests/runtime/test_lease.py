@@ -1,4 +1,4 @@
-"""Who acts: the pure rule by a table, the rest against the real server with a clock of our own."""
+"""Leader election: the pure rule as a table, the rest against the real server with a fake clock."""
 
 from __future__ import annotations
 

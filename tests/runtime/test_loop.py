@@ -1,4 +1,4 @@
-"""A loop with several sources: every key is worked on, failures come back later, one bad key stops nobody."""
+"""Controller with several sources: every key is reconciled, failures are retried, one failing key stops no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The work queue: once in line, never twice at a time, later after a failure. Time is a fake clock's."""
+"""The work queue: a key is queued once, never processed twice at a time, and retried after a failure. On a fake
+clock.
+"""
 
 from __future__ import annotations
 

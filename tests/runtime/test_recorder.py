@@ -1,4 +1,4 @@
-"""Events: the same again is counted, and who has too much to tell is heard less often."""
+"""Event recording: repeated events are counted, and events about one object are rate limited."""
 
 from __future__ import annotations
 

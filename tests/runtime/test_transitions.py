@@ -1,4 +1,4 @@
-"""What is told when a status changes, and that it is told of the right object."""
+"""Events recorded on status changes, and the objects they are about."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Credential by action, against the real server: what the table of docs/security.md says holds."""
+"""Every credential against every action on a real server: the table of docs/security.md holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No secret in logs, Events, metrics or answers that are about something else; files nobody else can read."""
+"""No secrets in logs, Events, metrics or unrelated responses; files readable by their owner only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Shoal is built from is pinned by hashes, names no host, and loads nothing from elsewhere."""
+"""Dependencies are pinned by hash, build files name no host, and nothing is loaded from elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stores under test: what opens one, and opens it again on the same data."""
+"""Fixtures that open a store, and open it again on the same data."""
 
 from __future__ import annotations
 

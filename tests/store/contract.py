@@ -1,7 +1,7 @@
-"""What any store must do. A store joins by giving a `store_factory` fixture to a subclass of `StoreContract`.
+"""The contract tests of every store. A store is tested by a subclass of `StoreContract` with a `store_factory` fixture.
 
 Revisions are compared with each other, never with numbers, and a test sees only the keys it wrote itself. A failed
-compare may be raised at once or come by the future: `refused` takes both.
+compare may be raised at once or be set on the future: `compare_failure_of` handles both.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OpenStore = Callable[[], Awaitable[Store]]
 
 
 class Seen:
-    """A consumer of a watch that can be waited on."""
+    """A watch handler that records events and can be awaited."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []

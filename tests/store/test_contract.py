@@ -1,4 +1,4 @@
-"""The contract, on every store there is."""
+"""The store contract, on every store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TestSqliteStore(StoreContract):
 
 
 class TestEncryptedStore(StoreContract):
-    """Every value sealed, on the embedded store."""
+    """Every value is encrypted, on the embedded store."""
 
     @pytest.fixture
     def store_factory(self, tmp_path: Path) -> OpenStore:
@@ -33,7 +33,7 @@ class TestEncryptedStore(StoreContract):
 
 @pytest.mark.soak
 class TestRestoredEtcdStore(StoreContract):
-    """Revisions that are ahead of etcd's own, and objects in a folder of their own."""
+    """Revisions are ahead of etcd's own, and objects are in a separate folder."""
 
     @pytest.fixture
     def store_factory(self, etcd: Etcd) -> OpenStore:

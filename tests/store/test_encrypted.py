@@ -1,4 +1,4 @@
-"""Encryption at rest: what lies in the store, who can read it, and what is said when nobody can."""
+"""Encryption at rest: the stored bytes, who can decrypt them, and the errors if nobody can."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only the etcd store has: several servers on one store, cuts, restarts, and an etcd that says no."""
+"""Tests of the etcd store only: several servers on one store, lost connections, restarts, and errors of etcd."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def refusal(settings: EtcdSettings, known: str = "") -> StoreError:
 
 @pytest.fixture
 def own_etcd() -> Iterator[Etcd]:
-    """One that the test may break."""
+    """An etcd that the test may break."""
     with running_etcd() as etcd:
         yield etcd
 

@@ -1,4 +1,4 @@
-"""The embedded store against a list of events: any order of calls, reopened and compacted in between."""
+"""The embedded store against a model, a list of events: any order of calls, reopened and compacted in between."""
 
 from __future__ import annotations
 

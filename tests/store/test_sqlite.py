@@ -1,4 +1,4 @@
-"""What is the embedded store's own: its file, its disk, and being killed."""
+"""Tests of the embedded store only: its file, its disk, and kills."""
 
 from __future__ import annotations
 

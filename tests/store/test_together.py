@@ -1,4 +1,4 @@
-"""What is written as one, and a store in front of which somebody stands."""
+"""Transactions, and the store decorator that guards writes."""
 
 from __future__ import annotations
 

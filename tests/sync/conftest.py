@@ -1,4 +1,4 @@
-"""A world per test."""
+"""Fixtures: a sync environment for each test."""
 
 from __future__ import annotations
 

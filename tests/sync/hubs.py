@@ -1,4 +1,4 @@
-"""A hub of a test's own: a logical cluster with the kinds of root, and the sync loops with settings of the test's."""
+"""A hub for a single test: a logical cluster with the kinds of root, and sync controllers with the test's settings."""
 
 from __future__ import annotations
 

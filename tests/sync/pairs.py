@@ -1,4 +1,4 @@
-"""A hub and a cluster, of any servers, with objects of the one in the other: for tests of what may not be lost."""
+"""A hub and a cluster on any servers, with synced objects, for tests of data loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster that is synced by a process of its own: its identity on the hub, and the process, in the server's loop."""
+"""A cluster in pull mode: its identity on the hub, and its syncer process, run in the server's event loop."""
 
 from __future__ import annotations
 

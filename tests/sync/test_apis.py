@@ -1,4 +1,4 @@
-"""Imports, what is negotiated of them, and what the hub serves for it, against the real server."""
+"""Imports, their negotiation and the APIs the hub serves for them, against the real server."""
 
 from __future__ import annotations
 

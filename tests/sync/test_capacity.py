@@ -1,4 +1,4 @@
-"""What a workload Cluster has for pods: the sums, and how they come into its status."""
+"""Capacity of a workload Cluster: the sums, and how they are written to its status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schemas compared: kcp's own table, tables for what it left out, and what holds for all of them."""
+"""Schema comparison: kcp's own table, tables for cases it lacks, and properties of all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever breaks between a hub and a cluster, what is in the cluster stays there, and a condition says why."""
+"""Whatever breaks between a hub and a cluster, objects in the cluster stay, and a condition reports the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The decisions of the syncer, as tables."""
+"""Decisions of the syncer, as tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A hub that was paused writes nothing into other clusters when it wakes, before it holds its lease again."""
+"""A hub process that was paused writes nothing to other clusters until it holds its lease again."""
 
 from __future__ import annotations
 

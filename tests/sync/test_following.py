@@ -1,4 +1,4 @@
-"""One light watch in each cluster, on a clock that moves when told to."""
+"""RemoteWatches on a fake clock: one watch without a cache in each cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a cluster answers, on a clock that moves when told to; and what the settings refuse."""
+"""ClusterHealth on a fake clock, and invalid sync settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What importing does not conclude from silence, and which kinds `*` means."""
+"""The importer concludes nothing from missing responses; which kinds `*` matches."""
 
 from __future__ import annotations
 

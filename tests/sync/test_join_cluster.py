@@ -1,4 +1,4 @@
-"""`shoal join-cluster` and `shoal syncer` as people type them; and the manifests in `deploy/syncer`."""
+"""`shoal join-cluster` and `shoal syncer` from the command line, and the manifests in `deploy/syncer`."""
 
 from __future__ import annotations
 

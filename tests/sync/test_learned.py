@@ -1,4 +1,4 @@
-"""A learned kind that Kubernetes knows is the built-in, restricted by what was negotiated (decision 9)."""
+"""A negotiated built-in kind is the built-in, restricted by the negotiated schema (decision 9)."""
 
 from __future__ import annotations
 

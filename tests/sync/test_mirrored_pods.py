@@ -1,4 +1,4 @@
-"""Pods of a cluster, shown on the hub on request: as they are, read-only, and gone when they are."""
+"""Pods of a cluster mirrored to the hub on request: unchanged, read-only, and deleted with their originals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects that are called otherwise in their cluster than on the hub: `placement.shoal.dev/downstream-name`."""
+"""Objects with another downstream name than on the hub: `placement.shoal.dev/downstream-name`."""
 
 from __future__ import annotations
 

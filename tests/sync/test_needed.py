@@ -1,4 +1,6 @@
-"""What pod templates name comes along and goes again; namespaces, scopes, mass deletions: against the real server."""
+"""Dependencies of pod templates are synced and removed again; namespaces, scopes, mass deletions: against the real
+server.
+"""
 
 from __future__ import annotations
 

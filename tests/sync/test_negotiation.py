@@ -1,4 +1,4 @@
-"""What is imported, agreed on, told and served of APIs: decisions, without a server."""
+"""Import, negotiation, conditions and serving of APIs: decisions, without a server."""
 
 from __future__ import annotations
 

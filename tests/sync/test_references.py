@@ -1,4 +1,4 @@
-"""What pods need by name, who names what, what travels, and when too much goes at once: as tables."""
+"""Dependencies of pods, the reference index, downstream transforms and the deletion guard: as tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""ManagedClusters and Cluster API Clusters register themselves, and unregister only themselves."""
+"""ManagedClusters and Cluster API Clusters are registered as workload Clusters, and only their own registration is
+removed.
+"""
 
 from __future__ import annotations
 

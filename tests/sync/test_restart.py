@@ -1,4 +1,4 @@
-"""A hub that comes back finds everything as it was, writes nothing for it, and goes on."""
+"""A restarted hub finds everything unchanged, writes nothing, and continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kubeconfigs stay where they are: no status, no event, no log has a word of one."""
+"""No part of a kubeconfig appears in a status, an event or a log."""
 
 from __future__ import annotations
 

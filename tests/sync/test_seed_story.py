@@ -1,4 +1,6 @@
-"""The story of kcp's multi-cluster page: two clusters, one pushed to and one pulling; a Deployment runs in each."""
+"""The example of kcp's multi-cluster page: two clusters, one in push and one in pull mode; a Deployment runs in
+each.
+"""
 
 from __future__ import annotations
 

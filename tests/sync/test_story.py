@@ -1,4 +1,4 @@
-"""Labelled objects of the hub in clusters, and their status back, against the real server."""
+"""Assigned objects of the hub are synced to clusters, and their status back, against the real server."""
 
 from __future__ import annotations
 

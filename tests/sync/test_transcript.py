@@ -1,4 +1,4 @@
-"""kcp's story of API negotiation, with logical clusters as physical ones, and what it did not tell."""
+"""kcp's example of API negotiation, with logical clusters in place of physical ones, and cases it lacks."""
 
 from __future__ import annotations
 

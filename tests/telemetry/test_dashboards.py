@@ -1,4 +1,4 @@
-"""The Grafana dashboard and the alerts ask only for what is served, and every alert has its paragraph."""
+"""The Grafana dashboard and the alerts query only served metrics, and every alert is documented."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PARTS = [
 
 
 def asked(expression: str) -> Iterator[tuple[str, set[str]]]:
-    """Each metric of an expression, with the labels that are asked of it or grouped by."""
+    """Returns each metric of an expression, with the labels it selects or groups by."""
     grouped = {label for found in re.findall(r"by \(([^)]*)\)", expression) for label in re.findall(r"\w+", found)}
     bare = re.sub(r"by \([^)]*\)|\[[^]]*\]", " ", expression)
     for name, matchers in re.findall(r"([a-z_]\w*)(\{[^}]*\})?", re.sub(r'"[^"]*"', '""', bare)):
@@ -56,7 +56,7 @@ def expressions() -> Iterator[tuple[str, str]]:
 
 
 def served(text: str) -> dict[str, set[str]]:
-    """Label names by series name, of what a server shows and what it would."""
+    """Returns label names by series name, of metrics a server has and those it could have."""
     found: dict[str, set[str]] = {}
     for name, labels in re.findall(r"^([a-z]\w*)(\{.*\})? \S+$", text, re.MULTILINE):
         found.setdefault(name, set()).update(re.findall(r'(\w+)="', labels))

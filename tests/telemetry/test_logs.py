@@ -1,4 +1,4 @@
-"""Every line of a serving process can be read by a program: klog's form, or JSON."""
+"""A program can read every line of a serving process: klog's format, or JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One change, one trace: from the request through store, watch and loops into another cluster, and back."""
+"""One change is one trace: from the request through store, watch and controllers into another cluster, and back."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Span = dict[str, Any]
 
 @dataclass
 class Receiver:
-    """A few lines of an OTLP collector."""
+    """A minimal OTLP collector."""
 
     url: str = ""
     bodies: list[Any] = field(default_factory=list)
@@ -139,7 +139,7 @@ def test_an_apply_to_a_synced_deployment_is_one_trace(traced_world: World, recei
 
 
 def test_a_managed_cluster_is_one_trace_from_the_hub_to_its_nodes(receiver: Receiver, tmp_path: Path) -> None:
-    """Hub and worker are two servers with two stores: the trace goes with the watch from one to the other."""
+    """Hub and worker are two servers with two stores: the trace travels with the watch from one to the other."""
     tracing.export_to(receiver.url, "shoal-test")
     try:
         assert tracing.tracer is not None
@@ -163,7 +163,7 @@ def test_a_managed_cluster_is_one_trace_from_the_hub_to_its_nodes(receiver: Rece
 
 
 def test_what_nobody_asked_for_is_not_traced(traced_world: World, receiver: Receiver) -> None:
-    """Reads without a trace of their own, and loops that act of themselves."""
+    """Reads without a trace of their own, and periodic reconciles."""
     hub = traced_world.hub
     hub.get("/api/v1/endpoints")
     unsampled = TRACEPARENT[:-2] + "00"

@@ -1,4 +1,4 @@
-"""The pytest plugin, as a project of somebody else uses it: pytest in a process of its own."""
+"""The pytest plugin, as another project uses it: pytest in a separate process."""
 
 from __future__ import annotations
 

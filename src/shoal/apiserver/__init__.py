@@ -1,0 +1,1 @@
+"""The API server: everything between a parsed HTTP request and the store."""

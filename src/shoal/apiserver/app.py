@@ -1,6 +1,6 @@
-"""The chain every request goes through, in reading order: cluster → authn → authz → verb → answer.
+"""The handler chain of every request: cluster, authentication, authorization, verb, response.
 
-`App.handle` is a `wire.Handler`: it answers at once what needs no waiting and returns an awaitable for writes.
+`HandlerChain.handle` is a `wire.Handler`. It answers reads synchronously and returns an awaitable for writes.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ class App:
         self._inflight = InFlight()
         self._routes = Routes(routes or {})
         self.passed = self._routes.prefixes
-        """What paths begin with that are passed on unread."""
+        """Path prefixes of requests that are passed on unread."""
         self.reads_under_way = 0
-        """Those that wait until the store is known to hold nothing newer."""
+        """Number of reads that wait until the store is known to hold nothing newer."""
 
     @property
     def writes_under_way(self) -> int:
@@ -100,15 +100,17 @@ class App:
         return made if isinstance(made, (Response, StreamResponse, Upgrade)) else await made
 
     def _when(self, fresh: asyncio.Future[None], request: Request, target: Target) -> Awaitable[Answer]:
-        """Other servers write the same store: nobody is answered with less than they have told anybody.
+        """Serves the read after the store's read index has arrived. Other servers write the same store, and no client
+        may get an older state than another client was already given.
 
-        By callbacks, because a coroutine for every read would cost more than the read."""
+        Uses callbacks, because a coroutine for every read would cost more than the read.
+        """
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self.reads_under_way += 1
 
         def go_on(done: asyncio.Future[None]) -> None:
             self.reads_under_way -= 1
-            # Looked at even when the client has gone: asyncio complains of an error nobody took.
+            # Retrieved even when the client has gone: asyncio reports an exception that is never retrieved.
             error = None if done.cancelled() else done.exception()
             if answer.done():
                 return
@@ -143,7 +145,9 @@ class App:
         return self._done(request, labels, began, answer, record)
 
     def _pass_on(self, request: Request) -> Answer | Awaitable[Answer]:
-        """Not authenticated, audited or changed here: all that is done where the request is answered."""
+        """Passes the request on without authentication, audit or changes. The server that answers it does all of
+        that.
+        """
         began = self._now()
         name, handler = self._routes.opened(request.path)
         labels = (request.method, "", "", name, "", "")
@@ -165,7 +169,7 @@ class App:
         return answer
 
     def close(self) -> None:
-        """When nothing more comes."""
+        """Closes the audit log. Called when no more requests come."""
         if self._audit is not None:
             self._audit.close()
 
@@ -199,7 +203,7 @@ class App:
         return converted(answer, form) if form else answer
 
     def _answer(self, request: Request, target: Target, plain: Asked | None, record: Record | None) -> Answer | Call:
-        """What needs no waiting is answered; a write comes back as the call to be carried out."""
+        """Serves reads synchronously. Returns the RequestContext of a write, which the caller must await."""
         query = parse_query(request.query) if request.query else {}
         if query and "timeout" in query and not boolean(query, "watch") and target.subresource not in LONG_RUNNING:
             seconds_for(query)
@@ -246,7 +250,9 @@ class App:
             return _warned(call, self._failed(request, error, record))
 
     def _enter(self, target: Target, user: User) -> LogicalCluster:
-        """An unknown cluster is told apart from a closed one only to those who may see them all."""
+        """Returns the logical cluster of the request. Only users who may enter all clusters learn whether a cluster is
+        unknown or closed.
+        """
         if target.cluster == WILDCARD:
             if user.crosses_clusters:
                 root = self._core.clusters.get(ROOT)
@@ -277,7 +283,7 @@ class App:
             raise forbidden(user, attributes, decision.reason)
 
     def _find(self, cluster: LogicalCluster, target: Target) -> Resource | None:
-        """None for what is below no group of the server's own."""
+        """Returns None for a path outside the built-in API groups."""
         registry = self._core.clusters.registry(cluster)
         resource = registry.find(target.group, target.version, target.plural)
         if resource is None and target.cluster == WILDCARD:
@@ -315,12 +321,12 @@ def _as_error(error: BaseException) -> Exception:
 
 
 def _any_state(query: str) -> bool:
-    """Whether the reader said that any state will do."""
+    """Reports whether the client accepts any state (`resourceVersion=0`)."""
     return "resourceVersion=0" in query and parse_query(query).get("resourceVersion") == "0"
 
 
 def _unrouted(call: Call, error: Exception) -> bool:
-    """What upstream's router refuses of a built-in kind, before there is anybody to warn."""
+    """Reports whether upstream's router would refuse this for a built-in kind. Such an error carries no warnings."""
     if call.resource.custom:
         return False
     return isinstance(error, MethodNotSupported) or (isinstance(error, UnsupportedMedia) and call.verb == "patch")
@@ -337,14 +343,14 @@ def _quoted(text: str) -> str:
 
 
 def _wants_pretty(request: Request) -> bool:
-    """As upstream: asked for, or a browser or curl by its name."""
+    """As upstream: `pretty` is set in the query, or the user agent is a browser, curl or Wget."""
     if "pretty=" in request.query:
         return parse_query(request.query).get("pretty", "") in ("1", "true")
     return request.headers.get("user-agent", "").startswith(("curl", "Wget", "Mozilla/5.0"))
 
 
 def failure(error: Exception) -> Response:
-    """Any exception as the Status a client understands."""
+    """Converts an exception to the Status response a client understands."""
     if isinstance(error, ValueTooLarge):
         error = TooLarge(f"Request entity too large: {error}")
     elif isinstance(error, StoreError):

@@ -1,7 +1,7 @@
-"""What a request is for, read off its method, path and query: its verb, what authorization is asked, what is counted.
+"""Derives verb, metric labels and authorizer attributes from method, path and query.
 
-Pure text. Without a query all of it follows from method and path, and is worked out once for each of them: clients ask
-for the same again and again.
+Pure. Without a query the result depends on method and path alone and is cached by both, because clients repeat the same
+requests.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ REMEMBERED = 4096
 class Asked(NamedTuple):
     verb: str
     labels: Labels
-    """Not those of a patch, which is counted by its media type as well."""
+    """Metric labels. Not valid for a patch, which is counted by its media type as well."""
     wanted: Attributes
 
 
 def plainly(method: str, path: str) -> Asked:
-    """Of a request without a query."""
+    """Returns the attributes of a request without a query."""
     return _known(method, path) if len(path) <= LONGEST else _worked_out(method, path)
 
 

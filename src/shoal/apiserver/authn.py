@@ -1,7 +1,7 @@
-"""Who makes a request: client certificate, static token, service-account token, or nobody in particular.
+"""Authenticates a request: client certificate, static token, service-account token, or anonymous.
 
-A credential belongs to one logical cluster and opens no other, nor a later one of the same name; only members of
-system:masters of `root` may enter every cluster. What a user may then do is `authz`'s business.
+A credential belongs to one logical cluster. It is not valid in another cluster, nor in a later cluster of the same
+name. Only members of system:masters of `root` may enter every cluster. Permissions are decided by `authz`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from shoal.objects.wire import ClientCertificate, Request
 
 MASTERS = "system:masters"
 LOOPS = "system:shoal:loops"
-"""The user of the loops in a server's own process."""
+"""The user of the controllers in the server's own process."""
 AUTHENTICATED = "system:authenticated"
 UNAUTHENTICATED = "system:unauthenticated"
 ANONYMOUS = "system:anonymous"
@@ -41,13 +41,13 @@ class User:
     uid: str = ""
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _NOTHING, hash=False)
     cluster: str = ROOT
-    """The logical cluster that knows this user."""
+    """The logical cluster this user belongs to."""
     privileged: bool = field(init=False, compare=False, repr=False)
     """Member of system:masters of its cluster."""
     crosses_clusters: bool = field(init=False, compare=False, repr=False)
     """May enter every cluster and use `/clusters/*`."""
     subject: tuple[str, str, tuple[str, ...]] = field(init=False, compare=False, repr=False)
-    """All that authorization looks at, as a cache key."""
+    """Everything authorization depends on, as a cache key."""
 
     def __post_init__(self) -> None:
         if self.cluster == WILDCARD:
@@ -65,7 +65,7 @@ class User:
 
 
 class ServiceAccountTokens:
-    """Verifies a token once, then only asks whether what it stands for is still there."""
+    """Verifies a token's signature once. Later requests only recheck expiry and that the bound objects still exist."""
 
     def __init__(self, signer: TokenSigner, lookup: Lookup, now: Callable[[], float]) -> None:
         self._signer, self._lookup, self._now = signer, lookup, now
@@ -86,7 +86,7 @@ class ServiceAccountTokens:
         return service_account_user(verified), verified.audiences
 
     def audiences(self, cluster: str) -> tuple[str, ...]:
-        """What a token for the cluster's own API is made for."""
+        """The audiences of a token for the cluster's own API."""
         return (self._signer.issuer(cluster),)
 
 
@@ -101,13 +101,14 @@ class Authenticator:
         anonymous: bool = True,
         bare_certificates: bool = False,
     ) -> None:
-        """`tokens` are static: each stands for one user as long as the server runs. `others` knows users of further
-        tokens. `uid_of` is that of the logical cluster of a name, None if there is none. `bare_certificates`: those
-        without a URI are of users of root."""
+        """`tokens` are static: each belongs to one user as long as the server runs. `other_tokens` returns the user of
+        any other token. `uid_of` returns the uid of the logical cluster of a name, or None if there is none. With
+        `accept_certificates_without_uri`, certificates without a URI authenticate users of root.
+        """
         self._bare_certificates = bare_certificates
         self._static: dict[str, User] = {}
         self._by_header: dict[str, User] = {}
-        """The same, by the header as nearly everybody writes it."""
+        """The static tokens by the usual form of the Authorization header."""
         self._service_accounts = service_accounts
         self._others = others
         self._uid_of = uid_of
@@ -117,11 +118,11 @@ class Authenticator:
             self.accept(token, user)
 
     def accept(self, token: str, user: User) -> None:
-        """From now on, and as long as the server runs, the token stands for the user."""
+        """Maps the token to the user as long as the server runs."""
         self._static[token] = self._by_header[f"Bearer {token}"] = _authenticated(user)
 
     def authenticate(self, request: Request, cluster: str) -> User:
-        """The user of a request for the cluster; raises Unauthorized, whose message never says why."""
+        """Returns the user of a request for the cluster. Raises Unauthorized, whose message never gives the reason."""
         refused = None
         if request.certificate is not None:
             try:
@@ -144,7 +145,7 @@ class Authenticator:
         return User(ANONYMOUS, (UNAUTHENTICATED,), cluster=home_of(cluster))
 
     def review(self, token: str, cluster: str, audiences: Sequence[str] = ()) -> tuple[User, tuple[str, ...]]:
-        """The user of a token and which of the audiences it is for; raises Unauthorized with the reason."""
+        """Returns the user of a token and the audiences it is valid for. Raises Unauthorized with the reason."""
         accounts = self._service_accounts
         if accounts is not None and token not in self._static:
             return accounts.review(token, cluster, audiences)
@@ -184,12 +185,14 @@ class Authenticator:
 
 
 def home_of(cluster: str) -> str:
-    """The cluster of a user made for a request: `/clusters/*` is asked of root."""
+    """The cluster of a user created for a request: root for `/clusters/*`."""
     return ROOT if cluster == WILDCARD else cluster
 
 
 def certificate_user(certificate: ClientCertificate) -> tuple[User, str]:
-    """Common name and organizations, in the one cluster that the certificate's URI names; and that cluster's uid."""
+    """Returns the user (common name and organizations, in the one cluster the certificate's URI names) and that
+    cluster's uid.
+    """
     homes = [uri.removeprefix(CLUSTER_URI) for uri in certificate.uris if uri.startswith(CLUSTER_URI)]
     home, _, uid = homes[0].partition("#") if len(homes) == 1 else ("", "", "")
     if not certificate.common_name or home in ("", WILDCARD):
@@ -219,7 +222,7 @@ def service_account_groups(namespace: str) -> tuple[str, ...]:
 
 
 def parse_token_file(lines: Iterable[str], cluster: str = ROOT) -> dict[str, User]:
-    """Static tokens, one per line: `token,user,uid,"group1,group2"`; the groups may be left out."""
+    """Parses static tokens, one per line: `token,user,uid,"group1,group2"`. The groups are optional."""
     tokens: dict[str, User] = {}
     for record in csv.reader(lines):
         if not record:

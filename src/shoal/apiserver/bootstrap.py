@@ -1,7 +1,7 @@
-"""The objects every logical cluster starts with, shared until somebody writes them.
+"""The objects every logical cluster starts with, shared until a client writes them.
 
-They are laid under a cluster's tables when it is first looked at: no writes, and nothing kept for a cluster
-nobody uses. Their uid follows from the cluster's, so that it never changes.
+They are added to a cluster's tables on first access, so they cost no writes and no memory for an unused cluster. Their
+uid is derived from the cluster's uid and therefore never changes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Object = dict[str, Any]
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 FIRST_REVISION = 1
 AGGREGATED_DEPTH = 3
-"""admin takes its rules from edit, which takes its own from view."""
+"""admin aggregates edit, which aggregates view."""
 DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
 _RBAC = "rbac.authorization.k8s.io/"
 _OF_KINDS: dict[str, Callable[[], list[Object]]] = {
@@ -42,7 +42,7 @@ _OF_KINDS: dict[str, Callable[[], list[Object]]] = {
 
 @dataclass(slots=True)
 class Address:
-    """Where the API is; the port is set once it listens."""
+    """Address of the API. The port is set once the server listens."""
 
     host: str
     port: int
@@ -50,7 +50,7 @@ class Address:
 
 class Bootstrap:
     def __init__(self, cluster: Callable[[str], LogicalCluster | None], authority: str, address: Address) -> None:
-        """`authority` is the certificate, as PEM, that programs inside a cluster trust."""
+        """`ca_certificate` is the certificate, as PEM, that programs inside a cluster trust."""
         self._cluster = cluster
         self._authority = authority
         self._address = address
@@ -70,7 +70,7 @@ class Bootstrap:
         return [_entry(kind, obj, owner) for obj in objects]
 
     def _inside(self, kind: str) -> list[Object]:
-        """What only programs inside a cluster look for."""
+        """Objects that only programs inside a cluster use."""
         host, port = self._address.host, self._address.port
         if kind == "core/configmaps":
             return [root_ca(namespace, self._authority) for namespace in NAMESPACES]
@@ -113,7 +113,7 @@ def _definitions(cluster: str, profile: str) -> list[Object]:
 
 
 def _default_roles(plural: str) -> list[Object]:
-    """Upstream's, the aggregated ones (admin, edit, view) filled as its controller fills them."""
+    """Upstream's roles. The aggregated ones (admin, edit, view) are filled in as upstream's controller does."""
     found = default_rbac()
     roles = found.get(plural, [])
     if plural != "clusterroles":

@@ -1,4 +1,4 @@
-"""Bootstrap tokens of root: `<id>.<secret>`, good as long as its Secret in kube-system is there and has not expired."""
+"""Bootstrap tokens of root: `<id>.<secret>`, valid while its Secret in kube-system exists and has not expired."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class BootstrapTokens:
         self._secrets, self._now = cache.kind("", "secrets"), now
 
     def user(self, token: str) -> User | None:
-        """Who comes with the token; None: it is none, or none that is good."""
+        """Returns the user of the token, or None if it is not a valid bootstrap token."""
         parts = joining.split_token(token)
         if parts is None:
             return None

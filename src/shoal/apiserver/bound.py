@@ -1,4 +1,4 @@
-"""Which pods are bound to a node and what they need, from the cache: what `authz.nodes` asks."""
+"""The node graph of `authz.node` from the watch cache: which pods are bound to a node and what they reference."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class CachedBound:
                 yield entry.object()
 
     def _volumes_of(self, cluster: str, node: str) -> Iterator[Object]:
-        """Those that are bound to the claims of the node's pods."""
+        """PersistentVolumes that are bound to the claims of the node's pods."""
         for pod in self._bound(cluster, node):
             namespace = pod["metadata"]["namespace"]
             for need in every_need_of(pod):
@@ -63,7 +63,7 @@ def _node_of(entry: Entry) -> str:
 
 
 def _secrets_of(volume: Object) -> set[tuple[str, str]]:
-    """Namespace and name of the Secrets a driver is given on the node."""
+    """Namespace and name of the Secrets a CSI driver gets on the node."""
     csi = (volume.get("spec") or {}).get("csi") or {}
     fields = ("nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecretRef")
     references = (csi.get(field) or {} for field in fields)

@@ -1,4 +1,4 @@
-"""The built-in resources as this server serves them: upstream's tables, with the rules of the kinds that have some."""
+"""The built-in resources as served: upstream's tables with the strategies of the kinds that have one."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ RETURN_DELETED = frozenset(
         "resourceclaimtemplates.resource.k8s.io",
     }
 )
-"""Whose DELETE answers with the object, as upstream's does for these kinds."""
+"""Kinds whose DELETE returns the object, as upstream."""
 
 _COLUMNS = {**COLUMNS, **columns_core.COLUMNS, **columns_workloads.COLUMNS, **columns_groups.COLUMNS}
 ONLY_STATUS = frozenset(
@@ -143,14 +143,16 @@ ONLY_STATUS = frozenset(
         "volumeattachments.storage.k8s.io",
     }
 )
-"""Whose labels, annotations and owners do not change by a write to /status; upstream lets the others'."""
+"""Kinds whose labels, annotations and owners cannot be changed by a write to /status. Upstream allows it for all
+others.
+"""
 
 _FOUND = Definitions(definition)
 
 
 @cache
 def resource(group: str, version: str, plural: str) -> Resource | None:
-    """One of all that upstream has, whatever the profile; None if it has no such kind."""
+    """Any resource of upstream, whatever the profile; None if there is no such kind."""
     try:
         return _cached(builtin(group, version, plural))
     except KeyError:
@@ -159,7 +161,7 @@ def resource(group: str, version: str, plural: str) -> Resource | None:
 
 @cache
 def resources(profile_name: str, minor: int = versions.NEWEST) -> list[Resource]:
-    """What a cluster of that profile serves at a minor version of Kubernetes."""
+    """The resources of a cluster of that profile at a minor version of Kubernetes."""
     return [_at(minor, _cached(builtin)) for builtin in profile(profile_name) if versions.serves(minor, _key(builtin))]
 
 
@@ -169,7 +171,7 @@ def _model(group: str, version: str, kind: str) -> Model:
 
 
 def _at(minor: int, newest: Resource) -> Resource:
-    """The same resource, without what came later."""
+    """The resource without what later minor versions added."""
     name = newest.group_resource
     later = {sub for sub in newest.subresources if not versions.serves(minor, f"{name}/{sub}")}
     deprecated = newest.deprecated if versions.warns(minor, name) else ""

@@ -1,4 +1,4 @@
-"""The rules of the core kinds that make a cluster: pods, services, nodes, volumes, quotas."""
+"""Strategies of the core kinds: pods, services, nodes, volumes, quotas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules of the built-in kinds outside the core group, by `plural.group` (or `plural.version.group`)."""
+"""Strategies of the built-in kinds outside the core group, by `plural.group` (or `plural.version.group`)."""
 
 from __future__ import annotations
 

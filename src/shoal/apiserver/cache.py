@@ -1,8 +1,8 @@
-"""The state of the store in memory, and the window of changes that led to it.
+"""The watch cache: the state of the store in memory and the window of events that led to it.
 
-One `Kind` per stored resource, over all logical clusters; in it one `Table` per cluster. The cache is fed by
-`Store.watch` alone, so it never runs ahead of durability, and every reader sees one order. Older states
-inside the window are rebuilt by undoing changes (continued and exact lists).
+One `ResourceCache` per stored resource covers all logical clusters and holds one `ObjectTable` per cluster.
+`Store.watch` is the only source, so the cache never runs ahead of durability, and every reader sees one order. Older
+states inside the window are rebuilt by undoing events (continued and exact lists).
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from shoal.telemetry.tracing import Changes
 log = logging.getLogger("shoal.apiserver")
 
 SHORT = 500
-"""Changes that are looked through, rather than found by the value they have to do with."""
+"""Histories up to this length are scanned; longer ones are looked up by trigger value."""
 Base = Callable[[str, str], Sequence[Entry] | None]
-"""(kind key, cluster) -> the bootstrap objects such a cluster starts with; None while it is not known."""
+"""(resource key, cluster) -> the bootstrap objects of that cluster; None while the cluster is not known."""
 
 
 class Kind:
-    """All objects of one stored resource, with their recent changes and who listens to them."""
+    """All objects of one stored resource, their recent events and their event handlers."""
 
     def __init__(self, key: str, base: Base) -> None:
         self.key = key
@@ -39,13 +39,13 @@ class Kind:
         self.tables: dict[str, Table] = {}
         self.history: deque[Change] = deque()
         self.listeners: dict[str, dict[Listener, None]] = {}
-        """By cluster (`*`: all of them); a dict because it keeps order, which a set does not."""
+        """Handlers by cluster (`*`: all clusters). A dict, because unlike a set it keeps order."""
         self.pinned: dict[str, dict[Hashable, Pinned]] = {}
-        """Those who listen for one value of a field: by cluster and field."""
+        """Handlers for one value of a field, by cluster and trigger key."""
         self.removed: dict[str, dict[str, int]] = {}
-        """Deleted bootstrap objects: cluster -> key -> the revision of their removal mark in the store."""
+        """Deleted bootstrap objects: cluster -> key -> revision of the tombstone in the store."""
         self.sent = 0
-        """Events told to watches."""
+        """Number of events sent to watches."""
 
     def table(self, cluster: str) -> Table:
         table = self.tables.get(cluster)
@@ -66,7 +66,7 @@ class Kind:
                 table.put(entry)
 
     def sleep(self, cluster: str) -> None:
-        """Nobody asks for the cluster at the moment."""
+        """Drops derived state of an idle cluster."""
         table = self.tables.get(cluster)
         if table is not None and table.sleep():
             del self.tables[cluster]
@@ -108,7 +108,7 @@ class Kind:
                 del self.removed[cluster]
 
     def listen(self, cluster: str, listener: Listener, pin: Pin | None = None) -> None:
-        """`pin`: it is only told of what has to do with that value."""
+        """With a trigger the handler only gets events in which the object had or has that value."""
         if pin is None:
             self.listeners.setdefault(cluster, {})[listener] = None
             return
@@ -149,7 +149,7 @@ class Kind:
                 try:
                     listener(change)
                 except Exception:
-                    # One that fails must not cost the others their event, nor the store its delivery.
+                    # A failing handler must not stop the other handlers or the delivery from the store.
                     log.exception("a listener of %s failed and is dropped", self.key)
                     self._drop(where, listener)
 
@@ -159,11 +159,13 @@ class Kind:
             pinned.drop(listener)
 
     def since(self, revision: int) -> list[Change]:
-        """Changes after that revision, oldest first."""
+        """Events after that revision, oldest first."""
         return _after(self.history, revision)
 
     def missed(self, cluster: str, revision: int, pin: Pin | None = None) -> list[Change]:
-        """What a listener would have been told after that revision; one with a pin is listening already."""
+        """Events a handler would have received after that revision. A handler with a trigger must be registered
+        already.
+        """
         is_long = len(self.history) > SHORT and self.history[-SHORT].revision > revision
         if pin is not None and is_long:
             found = self.pinned[cluster][pin.field].recent(pin.value, _of_cluster(self.history, cluster))
@@ -171,17 +173,17 @@ class Kind:
         return list(_of_cluster(self.since(revision), cluster))
 
     def trim(self, revision: int) -> None:
-        """What its watchers by field need no more; history itself is shortened change by change."""
+        """Trims the events kept per trigger value. The history itself is shortened event by event."""
         for fields in self.pinned.values():
             for pinned in fields.values():
                 pinned.trim(revision)
 
     def as_of(self, cluster: str, revision: int) -> Table:
-        """The table as it was at an older revision, by undoing what came after."""
+        """The table at an older revision, rebuilt by undoing later events."""
         return _undone(self.table(cluster), [change for change in self.since(revision) if change.cluster == cluster])
 
     def stored_as_of(self, revision: int) -> dict[str, Table]:
-        """Every cluster's table at an older revision, as far as it was stored: nothing is laid under it for this."""
+        """Every cluster's table at an older revision, stored objects only: no bootstrap objects are added for this."""
         later: dict[str, list[Change]] = {}
         for change in self.since(revision):
             later.setdefault(change.cluster, []).append(change)
@@ -204,7 +206,7 @@ def _of_cluster(changes: Iterable[Change], cluster: str) -> Iterable[Change]:
 
 
 def _undone(now: Table, later: Sequence[Change]) -> Table:
-    """As it was before these changes."""
+    """Returns the table as it was before these events."""
     if not later:
         return now
     past = Table()
@@ -227,13 +229,13 @@ class Cache:
         self.kinds: dict[str, Kind] = {}
         self.revision = 0
         self.oldest = 0
-        """Watches and exact lists may start from this revision; older ones get 410."""
+        """Watches and exact lists may start from this revision. Older ones get 410."""
         self._bytes = 0
         self._ages: deque[tuple[Kind, Change]] = deque()
         self._observers: dict[Observer, None] = {}
         self._arrivals: list[asyncio.Future[None]] = []
         self.traced: Changes | None = None
-        """None: nothing is traced."""
+        """None if tracing is off."""
 
     def kind(self, group: str, plural: str) -> Kind:
         return self.stored(f"{group or 'core'}/{plural}")
@@ -245,7 +247,7 @@ class Cache:
         return kind
 
     def load(self, keys: Iterator[tuple[str, bytes, int]], revision: int) -> None:
-        """The state at the start of the window; what came later is delivered by `apply`."""
+        """Loads the state at the start of the window. `apply` delivers everything later."""
         for key, value, written in keys:
             kind_key, cluster, namespace, name = split_key(key)
             kind = self.stored(kind_key)
@@ -262,7 +264,7 @@ class Cache:
         self.revision = self.oldest = revision
 
     def apply(self, events: Sequence[Event]) -> None:
-        """The delivery end of `Store.watch`."""
+        """Receives the events of `Store.watch`."""
         for event in events:
             kind_key, cluster, namespace, name = split_key(event.key)
             kind = self.stored(kind_key)
@@ -279,7 +281,7 @@ class Cache:
         self._arrived()
 
     def advance(self, revision: int) -> None:
-        """Nothing of ours happened up to that revision."""
+        """Advances to a revision up to which the store holds no events for this cache."""
         self.revision = revision
         self._arrived()
 
@@ -290,7 +292,7 @@ class Cache:
                 arrival.set_result(None)
 
     def observe(self, observer: Observer) -> None:
-        """Tells of every change of every kind, in one order."""
+        """Calls the observer for every event of every resource, in one order."""
         self._observers[observer] = None
 
     def unobserve(self, observer: Observer) -> None:
@@ -305,13 +307,13 @@ class Cache:
                 self.unobserve(observer)
 
     def since(self, revision: int) -> list[tuple[Kind, Change]]:
-        """Changes of every kind after that revision, oldest first."""
+        """Events of every resource after that revision, oldest first."""
         found = list(takewhile(lambda aged: aged[1].revision > revision, reversed(self._ages)))
         found.reverse()
         return found
 
     def drop(self, cluster: str) -> None:
-        """Forgets a logical cluster that is gone; what it stored has been deleted before."""
+        """Forgets a deleted logical cluster. Its stored objects have been deleted before."""
         for kind in self.kinds.values():
             kind.tables.pop(cluster, None)
             kind.removed.pop(cluster, None)
@@ -321,7 +323,7 @@ class Cache:
             kind.sleep(cluster)
 
     def trim(self, revision: int) -> None:
-        """Forgets the changes up to that revision."""
+        """Forgets the events up to that revision."""
         while self._ages and self._ages[0][1].revision <= revision:
             kind, change = self._ages.popleft()
             self._bytes -= len(change.last.data)
@@ -332,7 +334,9 @@ class Cache:
         self.oldest = max(self.oldest, revision)
 
     def window(self, most_changes: int, most_bytes: int) -> int:
-        """The revision up to which changes must go so that the rest fits the bounds; 0: it fits."""
+        """Returns the revision up to which events must be trimmed so that the rest fits the bounds; 0 if everything
+        fits.
+        """
         excess_bytes = self._bytes - most_bytes
         excess = len(self._ages) - most_changes
         if excess <= 0 and excess_bytes <= 0:
@@ -346,7 +350,7 @@ class Cache:
         return until
 
     async def reached(self, revision: int) -> None:
-        """Returns once the cache holds that revision."""
+        """Waits until the cache holds that revision."""
         while self.revision < revision:
             arrival = asyncio.get_running_loop().create_future()
             self._arrivals.append(arrival)
@@ -354,7 +358,7 @@ class Cache:
 
 
 def store_key(kind: str, cluster: str, namespace: str, name: str) -> str:
-    """`group/plural/cluster/namespace/name`: one kind over all clusters is one range."""
+    """`group/plural/cluster/namespace/name`: one resource over all clusters is one key range."""
     return f"{kind}/{cluster}/{namespace}/{name}"
 
 

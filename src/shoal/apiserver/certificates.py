@@ -1,9 +1,9 @@
-"""The certificate authority of a Shoal directory: serving and client certificates, and the TLS context.
+"""The certificate authority in a data directory: serving and client certificates, and the TLS context.
 
-`ca.crt`, `ca.key` are the authority; certificates after the first in `ca.crt` are trusted beside it, so that it
-can be replaced. `serving.pem` holds the serving key and certificate in one file, so that they change together, and
-`serving.json` says what it covers and until when. With it a second start reads files and makes nothing: `issuing`,
-and `cryptography` with it, is only imported to issue.
+`ca.crt` and `ca.key` are the authority. Further certificates in `ca.crt` are trusted as well, so that the authority can
+be replaced. `serving.pem` holds serving key and certificate in one file, so that they change together. `serving.json`
+records which names it covers and when it expires, so a second start reads files and issues nothing. `pki.sign`, which
+imports `cryptography`, is imported only to issue.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ RENEW_BEFORE = 30 * DAY
 
 
 class CertificateError(ShoalError):
-    """The authority's files cannot be used."""
+    """The files of the authority are unusable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """A certificate and its key as PEM, and its end in seconds since the epoch."""
+    """A certificate and its key as PEM, and its expiry in seconds since the epoch."""
 
     certificate: bytes
     key: bytes
@@ -46,7 +46,7 @@ class Issued:
 
 
 class Authority:
-    """The CA in a directory, made at the first use."""
+    """The CA in a directory, created on first use."""
 
     def __init__(self, directory: Path, clock: Clock | None = None) -> None:
         self.directory = directory
@@ -59,17 +59,18 @@ class Authority:
 
     @property
     def certificate(self) -> bytes:
-        """The CA certificate as PEM: what a kubeconfig trusts."""
+        """The CA certificate as PEM, as trusted by a kubeconfig."""
         return (self.directory / "ca.crt").read_bytes()
 
     def check(self) -> None:
-        """CertificateError: it cannot sign."""
+        """Raises CertificateError if the CA cannot sign."""
         self._signer()
 
     def ensure_serving(self, names: Iterable[str]) -> bool:
-        """Makes `serving.pem` cover the DNS names and IP addresses; whether a new one was issued.
+        """Makes `serving.pem` cover the DNS names and IP addresses. Returns whether a new certificate was issued.
 
-        One that covers them is kept until 30 days before its end, whoever has put it there.
+        An existing certificate that covers them is kept until 30 days before its expiry, including one placed there by
+        an administrator.
         """
         wanted = {_canonical(name) for name in names}
         with _locked(self.directory):
@@ -90,14 +91,17 @@ class Authority:
         uid: str = "",
         ttl: float = LEAF_LIFETIME,
     ) -> Issued:
-        """A certificate for a user: CN is its name, each O a group, its URI the cluster it is for (`home_uri`)."""
+        """Issues a certificate for a user: CN is the user name, each O a group, the URI the logical cluster it is valid
+        in (`cluster_uri`).
+        """
         uri = home_uri(cluster, uid) if cluster else ""
         return self._issued(lambda signer, now, end: signer.client(common_name, organizations, uri, now, end), ttl)
 
     def sign_request(self, request: bytes, cluster: str, uid: str, ttl: float, usages: Sequence[str]) -> bytes:
-        """A certificate for the key and names of a PKCS #10 request, all as PEM. ValueError: it is not sound.
+        """Issues a certificate for the key and names of a PKCS #10 request, all as PEM. Raises ValueError for an
+        unsound request.
 
-        Of its alternative names the URIs are left out: the one that says where it is good for is ours to give.
+        URIs among its alternative names are dropped: only the server sets the URI that names the cluster.
         """
         now, signer = self._clock.now(), self._signer()
         return signer.requested(request, home_uri(cluster, uid), usages, now, min(now + ttl, signer.end))
@@ -115,7 +119,7 @@ class Authority:
 
         now = self._clock.now()
         certificate, key = new_authority(now, now + CA_LIFETIME)
-        # The certificate last: an authority without one is made anew.
+        # The certificate is written last: an authority without one is created anew.
         _replace(self.directory / "ca.key", key, 0o600)
         _replace(self.directory / "ca.crt", certificate, 0o644)
 
@@ -133,7 +137,9 @@ class Authority:
         return self._loaded[1]
 
     def _adopts(self) -> bool:
-        """Takes a serving certificate that somebody else has put there for this authority's own, if it is one."""
+        """Accepts a serving certificate that was placed in the directory, if this authority issued it. Returns whether
+        it did.
+        """
         try:
             chain = (self.directory / "serving.pem").read_bytes()
             about = json.loads((self.directory / "serving.json").read_bytes())
@@ -165,17 +171,20 @@ class Authority:
 
 
 def home_uri(cluster: str, uid: str) -> str:
-    """Where a certificate is good for: in the logical cluster of that uid, not in a later one of the name. Root is
-    always the same one, and needs none."""
+    """The URI that binds a certificate to the logical cluster of that uid, and not to a later cluster of the same name.
+    Root needs no uid, because it is always the same cluster.
+    """
     return f"shoal://{cluster}#{uid}" if uid else f"shoal://{cluster}"
 
 
 def server_context(directory: Path, client_ca: Path | None = None) -> ssl.SSLContext:
-    """TLS for `serving.pem`; a client may show a certificate, and then it must be of `client_ca` (`ca.crt`)."""
+    """TLS context for `serving.pem`. A client certificate is optional and must be issued by `client_ca` (default
+    `ca.crt`).
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
-    # A resumed session would carry a client certificate past its end.
+    # A resumed session would keep a client certificate valid after its expiry.
     context.num_tickets = 0
     context.options |= ssl.OP_NO_TICKET
     context.verify_flags |= ssl.VERIFY_X509_STRICT
@@ -196,7 +205,7 @@ def _canonical(name: str) -> str:
 
 
 def _replace(path: Path, content: bytes, mode: int) -> None:
-    """The whole file or none of it. Only called under the lock, so one temporary name is enough."""
+    """Writes the whole file or nothing. Called only under the lock, so one temporary name is enough."""
     temporary = path.with_name(f".{path.name}.tmp")
     temporary.unlink(missing_ok=True)
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
@@ -208,7 +217,7 @@ def _replace(path: Path, content: bytes, mode: int) -> None:
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """Two processes that start in one directory make one authority."""
+    """Locks the directory, so that two processes that start in it create one authority."""
     with (directory / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

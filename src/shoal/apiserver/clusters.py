@@ -1,9 +1,9 @@
-"""Logical clusters: which exist, what each serves.
+"""Logical clusters: which exist, and what each serves.
 
-`root` always exists; another exists exactly as long as its `LogicalCluster` object does, in root. A cluster's
-registry is the shared one of its profile and Kubernetes version plus its own CRDs plus, in a hub, the kinds it has
-learned and the pods it shows; rebuilt lazily after one of them changed. A cluster that nobody asks for a while sleeps:
-all that can be made again is let go, and made again by the first request.
+`root` always exists. Any other cluster exists exactly as long as its `LogicalCluster` object in root. A cluster's
+registry is the shared registry of its profile and Kubernetes version plus its own CRDs; a hub adds its negotiated
+resources and mirrored pods. The registry is rebuilt lazily after one of them changes. An idle cluster drops all derived
+state, and its first request rebuilds it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from shoal.kinds.versions import NEWEST, minor_of
 KIND = (GROUP, PLURAL)
 DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
 LISTED_FIRST = (workload.GROUP,)
-"""Groups that discovery lists before other custom ones: `clusters` alone means theirs."""
+"""Groups that discovery lists before other custom groups: the short name `clusters` means theirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,28 +37,28 @@ class LogicalCluster:
     version: str
     terminating: bool = False
     oldest: int = 0
-    """Revisions before this one are of another server it was on."""
+    """Older revisions belong to the server the cluster was on before."""
     token_keys: tuple[str, ...] = ()
-    """Public keys of those servers."""
+    """Public keys of the servers the cluster was on before."""
 
 
 Offer = tuple[str, int]
-"""A profile, and a minor version of Kubernetes."""
+"""A profile and a minor version of Kubernetes."""
 
 
 class Definitions(Protocol):
     def own(self, profile: str) -> list[Resource]:
-        """Of the definitions a cluster of the profile starts with."""
+        """Resources of the CRDs a cluster of the profile starts with."""
 
     def resources(self, cluster: str, entry: Entry) -> list[Resource]:
-        """Of one CustomResourceDefinition of the cluster."""
+        """Resources of one CustomResourceDefinition of the cluster."""
 
     def forget(self, cluster: str, name: str = "") -> None: ...
 
 
 class Clusters:
     def __init__(self, cache: Cache, builtins: Callable[[str, int], list[Resource]], definitions: Definitions) -> None:
-        """`builtins` gives the resources of a profile at a minor version."""
+        """`builtins` returns the resources of a profile at a minor version."""
         self._cache = cache
         self._builtins = builtins
         self._definitions = definitions
@@ -68,7 +68,7 @@ class Clusters:
         self._known: dict[str, LogicalCluster] = {}
         self._gone: list[Callable[[str], None]] = []
         self.asked: set[str] = set()
-        """Clusters somebody has looked for since the set was emptied last."""
+        """Clusters looked up since the set was last emptied."""
         cache.kind(*DEFINITIONS).listen("*", self._definition_changed)
         cache.kind(*LEARNED).listen("*", self._learned_changed)
         cache.kind(*mirrored.ASKING).listen("*", self._asking_changed)
@@ -85,11 +85,11 @@ class Clusters:
         return found
 
     def on_gone(self, forget: Callable[[str], None]) -> None:
-        """Called with the name of every cluster that has gone."""
+        """Registers a handler that gets the name of every deleted cluster."""
         self._gone.append(forget)
 
     def sleep(self, name: str) -> None:
-        """Lets go of what the next request makes again."""
+        """Drops derived state that the next request rebuilds."""
         self._known.pop(name, None)
         self._registries.pop(name, None)
         self._definitions.forget(name)
@@ -104,7 +104,7 @@ class Clusters:
         return registry
 
     def builtin(self, group: str, version: str, plural: str) -> Resource | None:
-        """For the wildcard view: a kind that clusters serve, though root may not."""
+        """For the wildcard view: a resource that clusters serve, even if root does not."""
         return self._untouched(("cluster", NEWEST)).find(group, version, plural)
 
     def _build(self, cluster: LogicalCluster) -> Registry:
@@ -127,7 +127,7 @@ class Clusters:
         return [*shown, *(resource for resource in found if resource is not None)]
 
     def _untouched(self, offer: Offer) -> Registry:
-        """What a cluster serves whose definitions are those it started with."""
+        """The registry of a cluster whose CRDs are those it started with."""
         whole = self._whole.get(offer)
         if whole is None:
             whole = self._whole[offer] = Registry([*self._shared(offer), *self._definitions.own(offer[0])])
@@ -153,7 +153,7 @@ class Clusters:
             self._registries.pop(change.cluster, None)
 
     def _cluster_changed(self, change: Change) -> None:
-        """Another profile or version makes another registry; whoever watches goes on watching."""
+        """A new profile or version means a new registry. Open watches continue."""
         name = change.last.name
         self._known.pop(name, None)
         self._registries.pop(name, None)

@@ -1,4 +1,4 @@
-"""The printer columns kubectl users know, for the built-in kinds."""
+"""Printer columns of RBAC kinds, events, ConfigMaps, Secrets, Namespaces, Leases and CRDs."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ _EVENT = (
     Column("Message", cell=lambda obj, now: str(obj.get("message") or obj.get("note") or "").strip()),
     Column("First Seen", priority=1, cell=_first_seen),
     Column("Count", priority=1, cell=_event_count),
-    # The one kind whose table does not begin with the name.
+    # The only kind whose table does not begin with the name.
     Column("Name", format="name", priority=1, cell=_text("metadata", "name")),
 )
 

@@ -1,4 +1,4 @@
-"""The printer columns of the core kinds that make a cluster: pods, services, nodes, volumes, quotas."""
+"""Printer columns of the core kinds: pods, services, nodes, volumes, quotas."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def _class(obj: Object, now: float) -> object:
 
 
 def _if_bound(cell: Cell) -> Cell:
-    """A claim's own size and modes say nothing before it has a volume."""
+    """A claim's size and modes are meaningless before it has a volume."""
     return lambda claim, now: cell(claim, now) if claim["spec"].get("volumeName") else ""
 
 

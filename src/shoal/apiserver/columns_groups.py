@@ -1,4 +1,4 @@
-"""The printer columns of the other groups: networking, storage, certificates, admission and the rest."""
+"""Printer columns of the other groups: networking, storage, certificates, admission and the rest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UNSET = "<unset>"
 
 
 def _default_name(annotation: str) -> Column:
-    """The one class that is used when nobody asks for one says so next to its name."""
+    """The default class is marked next to its name."""
 
     def cell(obj: Object, now: float) -> object:
         marked = (obj["metadata"].get("annotations") or {}).get(annotation) == "true"

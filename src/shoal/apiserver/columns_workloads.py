@@ -1,4 +1,4 @@
-"""The printer columns of apps, batch, autoscaling and policy, as kubectl users know them."""
+"""Printer columns of apps, batch, autoscaling and policy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _JOB_STATES = ("Complete", "Failed", "", "Suspended", "FailureTarget", "SuccessC
 
 
 def value(*path: str, otherwise: object = None) -> Cell:
-    """A value as it is; `otherwise` where it is absent."""
+    """The value at the path, or `otherwise` if it is absent."""
 
     def cell(obj: Object, now: float) -> object:
         found: Any = obj

@@ -1,4 +1,4 @@
-"""Keeps history a bounded window: five minutes, or less when changes come faster than memory allows."""
+"""Keeps a bounded window of history: five minutes, or less when events exceed the memory bounds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Window:
     changes: int = 100_000
     bytes: int = 128 * 1024 * 1024
     every: float = 10.0
-    """How often to look."""
+    """Seconds between two compactions."""
 
 
 class Compactor:

@@ -1,4 +1,4 @@
-"""What every verb is given: the server's parts (`Core`) and the request under way (`Call`)."""
+"""What every verb gets: the server's components (`ServerComponents`) and the current request (`RequestContext`)."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from shoal.store.interface import Store
 
 @dataclass(frozen=True, slots=True)
 class Dice:
-    """Where uids and generated names come from; tests throw loaded ones."""
+    """Source of uids, generated names and random fractions. Tests use a deterministic one."""
 
     uid: Callable[[], str]
     suffix: Callable[[], str]
     """Five characters for generateName."""
     fraction: Callable[[], float]
-    """From 0 up to 1, to spread what would otherwise happen all at once."""
+    """A number in [0, 1) that spreads work over time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +64,9 @@ class Call:
     query: dict[str, str]
     warnings: list[str] = field(default_factory=list)
     annotations: dict[str, str] | None = None
-    """What webhooks want to be found in the audit log."""
+    """Audit annotations set by webhooks and policies."""
     turns: tuple[Place, ...] = ()
-    """Where no other write is under way (`apiserver.turns`)."""
+    """Locks this request holds (`write.locks`)."""
 
     @property
     def name(self) -> str:
@@ -88,7 +88,7 @@ class Call:
     def not_found(self, name: str = "") -> NotFound | BadRequest:
         name = name or self.target.name
         if problems := is_path_segment_name(name):
-            # Nothing can be called so, as upstream says when it looks.
+            # No object can have such a name. Upstream reports it at lookup.
             return BadRequest(f"Name parameter invalid: {show(name)}: {';'.join(problems)}")
         return NotFound(
             f'{self.resource.group_resource} "{name}" not found',

@@ -1,4 +1,4 @@
-"""How long a request may take: a minute, or less where `timeout` in its URL says so. Watches have `timeoutSeconds`."""
+"""Request timeout: 60 seconds, or less if the query parameter `timeout` says so. Watches use `timeoutSeconds`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shoal.objects.errors import BadRequest
 
 LONGEST = 60.0
 LONG_RUNNING = frozenset({"attach", "exec", "log", "portforward", "proxy"})
-"""Subresources whose answers take the time they take."""
+"""Subresources without a timeout."""
 _piece = re.compile(r"(\d+\.?\d*|\.\d+)([^\d.]*)", re.ASCII)
 
 
@@ -21,7 +21,7 @@ def seconds_for(query: Mapping[str, str]) -> float:
 
 
 def _seconds(text: str) -> float:
-    """What is wrong is told in the words of Go's time.ParseDuration."""
+    """Errors are worded as those of Go's time.ParseDuration."""
     rest, total = text.removeprefix("-") if text[0] == "-" else text.removeprefix("+"), 0.0
     if rest == "0":
         return 0.0

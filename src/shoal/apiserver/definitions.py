@@ -1,4 +1,4 @@
-"""From a CustomResourceDefinition to the resources it makes the server serve."""
+"""Builds the served resources of a CustomResourceDefinition."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ OWN = {
     (fleet.GROUP, "workers"): replace(CUSTOM, validate=fleet.validate_worker),
     (capi.GROUP, "machinepools"): Rules(generation=True, unconditional=False, validate=capi.refuse_machine_pool),
 }
-"""Shoal's own kinds are CRDs like any other, save for what the server fills in."""
+"""Shoal's own kinds are ordinary CRDs, except for what the server fills in."""
 
 PRESERVE: Object = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 
 
 class Definitions:
-    """Remembers what it made of a definition at a revision: a registry with a hundred CRDs rebuilds one."""
+    """Caches the resources by CRD and revision, so that a registry with a hundred CRDs rebuilds only one of them."""
 
     def __init__(self) -> None:
         self._models: WeakValueDictionary[str, Model] = WeakValueDictionary()
         self._made: dict[str, dict[str, tuple[int, list[Resource]]]] = {}
-        """By cluster and name; what was made of the definition at a revision."""
+        """By cluster and CRD name: revision and resources."""
         self._own: dict[str, list[Resource]] = {}
 
     def resources(self, cluster: str, entry: Entry) -> list[Resource]:
@@ -63,19 +63,19 @@ class Definitions:
         return made
 
     def forget(self, cluster: str, name: str = "") -> None:
-        """One definition that is gone, or all of a cluster that nobody uses at the moment."""
+        """Forgets one deleted CRD, or all CRDs of an idle cluster."""
         if name:
             self._made.get(cluster, {}).pop(name, None)
         else:
             self._made.pop(cluster, None)
 
     def own(self, profile: str) -> list[Resource]:
-        """Of the definitions every cluster of that profile starts with."""
+        """Resources of the CRDs every cluster of that profile starts with."""
         found = own_definitions(profile) if profile == "cluster" else ()
         return [resource for crd in found for resource in self._make(crd)]
 
     def _shared(self, entry: Entry) -> list[Resource]:
-        """A definition nobody has written is the same in every cluster but for its uid."""
+        """Resources of an unwritten bootstrap CRD, which is the same in every cluster except for its uid."""
         made = self._own.get(entry.name)
         if made is None:
             made = self._own[entry.name] = self._make(entry.object())
@@ -96,7 +96,7 @@ class Definitions:
             model = self._models[digest] = Model(schema)
         conversion = read_conversion(crd)
         if conversion is not None:
-            # What another webhook has made of the objects is not what this one will.
+            # Objects converted by another webhook must not be reused for this one.
             digest = hashlib.sha256(digest.encode() + orjson.dumps(spec["conversion"])).hexdigest()
         terminating = "deletionTimestamp" in crd["metadata"]
         group, plural = spec["group"], names["plural"]

@@ -1,7 +1,7 @@
-"""A list as a digest: whoever has the objects already, as of some time, learns which of them are others by now.
+"""LIST as a digest, for a client that already holds the objects of an earlier time.
 
-The client says what it has (`digest`, see `objects.digest`) and is answered with the keys and revisions in those
-buckets that differ: nothing, where nothing has changed. Selectors hold as for any list, and so do its rights.
+The client sends its digest (`digest`, see `objects.digest`) and gets the keys and revisions in those buckets that
+differ: none if nothing has changed. Selectors and authorization apply as for any list.
 """
 
 from __future__ import annotations

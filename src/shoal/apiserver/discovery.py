@@ -1,7 +1,6 @@
-"""/api and /apis: which groups, versions and resources a logical cluster serves, plain and aggregated.
+"""/api and /apis: the groups, versions and resources a logical cluster serves, plain and aggregated.
 
-Answers are kept per registry (a registry never changes; a new one replaces it), so discovery costs nothing
-while nothing changes.
+Documents are cached per registry. A registry is immutable and replaced as a whole, so the cache needs no invalidation.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class Discovery:
         self._made: WeakKeyDictionary[Registry, dict[str, tuple[bytes, str]]] = WeakKeyDictionary()
 
     def answer(self, registry: Registry, path: str, request: Request) -> Response:
-        """For /api, /api/v1, /apis, /apis/GROUP and /apis/GROUP/VERSION."""
+        """Handles /api, /api/v1, /apis, /apis/GROUP and /apis/GROUP/VERSION."""
         version = _aggregated_version(request.headers.get("accept", "")) if path in ("/api", "/apis") else ""
         made = self._made.setdefault(registry, {})
         key = f"{path} {version}"
@@ -38,7 +37,7 @@ class Discovery:
         headers = (("Vary", "Accept"), ("ETag", etag))
         kind = AGGREGATED.format(version) if version else "application/json"
         if request.headers.get("if-none-match") == etag:
-            # With its type: clients merge these headers into the answer they kept.
+            # Sent with its content type: clients merge these headers into the response they cached.
             return Response(304, b"", content_type=kind, headers=headers)
         return Response(200, body, content_type=kind, headers=headers)
 
@@ -96,7 +95,7 @@ def _group(registry: Registry, group: str) -> Object:
 
 
 def _lines(resource: Resource) -> list[Object]:
-    """A resource and its subresources as plain discovery lists them, keys in Go's order."""
+    """A resource and its subresources as in plain discovery, keys in Go's order."""
     line: Object = {
         "name": resource.plural,
         "singularName": resource.singular,
@@ -124,7 +123,7 @@ def _lines(resource: Resource) -> list[Object]:
 
 
 def subresources_of(resource: Resource) -> list[tuple[str, str, str, str, tuple[str, ...]]]:
-    """All of them by name, each with group, version and kind of what it takes, and its verbs."""
+    """All subresources by name, each with the group, version and kind it accepts and its verbs."""
     verbs = ("get", "patch", "update")
     found = [(name, *rest) for name, rest in resource.subresources.items()]
     if resource.status:

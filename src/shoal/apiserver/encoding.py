@@ -1,8 +1,8 @@
 """The stored and the served form of an object's bytes.
 
-Stored bytes begin `{"apiVersion":…,"kind":…,"metadata":{` and hold no resourceVersion; the served form has
-it spliced in right after that opening. So a GET is the cached bytes as they are, and a LIST is a join.
-Annotations come first in metadata, so that the wildcard view can add its own without decoding.
+Stored bytes begin `{"apiVersion":…,"kind":…,"metadata":{` and hold no resourceVersion. The served form has it inserted
+right after that prefix, so a GET returns the cached bytes and a LIST joins them. Annotations come first in metadata, so
+that the wildcard view can add its own without decoding.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CLUSTER_ANNOTATION = "shoal.dev/cluster"
 
 
 def encode(obj: Object) -> bytes:
-    """The stored form. Takes the resourceVersion out of the object it is given."""
+    """Encodes the stored form. Removes the resourceVersion from the given object."""
     metadata = obj["metadata"]
     metadata.pop("resourceVersion", None)
     if "annotations" in metadata:
@@ -29,31 +29,31 @@ def encode(obj: Object) -> bytes:
 
 
 def splice(stored: bytes, revision: int) -> bytes:
-    """The served form of stored bytes."""
+    """Converts the stored form to the served form."""
     at = stored.index(_METADATA) + 12
     return b'%b"resourceVersion":"%d",%b' % (stored[:at], revision, stored[at:])
 
 
 def respliced(served: bytes, revision: int) -> bytes:
-    """A served form with another revision: the last state of a deleted object, or of a dry run."""
+    """Replaces the revision of a served form, for the last state of a deleted object or a dry run."""
     at = served.index(_METADATA) + 12
     end = served.index(b'",', at) + 2
     return b'%b"resourceVersion":"%d",%b' % (served[:at], revision, served[end:])
 
 
 def stored(served: bytes) -> bytes:
-    """The way back from a served form."""
+    """Converts the served form back to the stored form."""
     at = served.index(_METADATA) + 12
     return served[:at] + served[served.index(b'",', at) + 2 :]
 
 
 def untyped(served: bytes) -> bytes:
-    """Without apiVersion and kind: an item of a list, which has said them for all."""
+    """Removes apiVersion and kind, for items of a list of a built-in kind."""
     return b"{" + served[served.index(_METADATA) :]
 
 
 def with_cluster(served: bytes, cluster: str) -> bytes:
-    """The served form for the wildcard view: annotation `shoal.dev/cluster` tells where the object lives."""
+    """The served form of the wildcard view: annotation `shoal.dev/cluster` names the object's logical cluster."""
     at = served.index(b'",', served.index(_METADATA) + 12) + 2
     added = b'"%b":"%b"' % (CLUSTER_ANNOTATION.encode(), cluster.encode())
     if served.startswith(b'"annotations":{', at):

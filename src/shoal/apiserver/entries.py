@@ -1,4 +1,4 @@
-"""One object of the cache, and one step of one object."""
+"""One cached object, and one event of one object."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from shoal.apiserver.encoding import decode, respliced
 from shoal.kinds.quota_usage import Charge
 
 REMOVED = b"-"
-"""Stored in place of a bootstrap object that was deleted: it hides the shared one below."""
+"""Tombstone: stored in place of a deleted bootstrap object, it hides the shared one."""
 
 
 class Entry:
-    """One object: its served bytes, and what is read of them again and again."""
+    """One object: its served bytes and values derived from them."""
 
     __slots__ = (
         *("_labels", "charge", "converted", "data", "message", "name", "namespace", "normal", "revision", "virtual"),
@@ -24,16 +24,16 @@ class Entry:
         self.revision = revision
         self.data = data
         self.virtual = virtual
-        """A bootstrap object that nobody has written yet: not in the store."""
+        """True for an object that is not in the store, such as an unwritten bootstrap object."""
         self.normal: str = ""
-        """The schema hash the bytes are known to be pruned and defaulted for."""
+        """Hash of the schema the bytes are known to be pruned and defaulted for."""
         self._labels: dict[str, str] | None = None
         self.message: bytes | None = None
-        """The object in protobuf, once somebody has asked for it."""
+        """The object in protobuf, filled on first use."""
         self.charge: Charge | None = None
-        """What the object takes of a quota, once one had to know."""
+        """The object's quota usage, filled on first use."""
         self.converted: dict[str, Entry] | None = None
-        """By schema hash, the object in other versions that a webhook has made of it."""
+        """The object in other versions, converted by a webhook, by schema hash."""
 
     @property
     def key(self) -> str:
@@ -42,7 +42,7 @@ class Entry:
     @property
     def labels(self) -> dict[str, str]:
         if self._labels is None:
-            # Cheaper than decoding: most objects in a large list have no labels at all.
+            # Cheaper than decoding: most objects in a large list have no labels.
             found = decode(self.data)["metadata"].get("labels") if b'"labels":' in self.data else None
             self._labels = found or {}
         return self._labels
@@ -51,12 +51,12 @@ class Entry:
         return decode(self.data)
 
     def rest(self) -> None:
-        """Without what was made of the bytes and can be made again."""
+        """Drops everything that can be derived from the bytes again."""
         self._labels = self.message = self.charge = self.converted = None
 
 
 class Change:
-    """One step of one object. `new` is None for a deletion, `old` for a creation."""
+    """One event of one object. `new` is None for a deletion, `old` for a creation."""
 
     __slots__ = ("cluster", "frames", "new", "old", "revision", "traceparent")
 
@@ -66,9 +66,9 @@ class Change:
         self.old = old
         self.new = new
         self.frames: dict[object, bytes] = {}
-        """Encoded watch events by view: each is made once and shared by every watcher."""
+        """Encoded watch events by output. Each is encoded once and shared by all watchers."""
         self.traceparent = ""
-        """Of the request that made it, where that is traced."""
+        """Trace context of the request that caused the event, if it is traced."""
 
     @property
     def last(self) -> Entry:

@@ -1,6 +1,6 @@
-"""Signatures of tokens: ECDSA on P-256 with SHA-256, as JWTs have them.
+"""JWT signatures with ECDSA on P-256 and SHA-256 (ES256).
 
-Imports `cryptography`, which takes its time: who can do without it for long imports this module late.
+Imports `cryptography`, which is slow to import. Callers import this module late.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from shoal.objects.errors import ShoalError
 
 
 def new_key() -> bytes:
-    """As PEM."""
+    """Returns a new private key as PEM."""
     return generate_private_key(SECP256R1()).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
@@ -58,7 +58,7 @@ class PublicKey:
 
 
 class Key(PublicKey):
-    """One to sign with."""
+    """A private key."""
 
     def __init__(self, pem: bytes) -> None:
         try:
@@ -77,7 +77,7 @@ class Key(PublicKey):
 
 @lru_cache(maxsize=256)
 def public_key(der: bytes) -> PublicKey:
-    """ValueError: it is none on P-256."""
+    """Raises ValueError for a key that is not on P-256."""
     key = load_der_public_key(der)
     if not isinstance(key, EllipticCurvePublicKey) or key.curve.name != "secp256r1":
         raise ValueError("it is no EC key on P-256")

@@ -1,8 +1,8 @@
-"""Objects, watchers and recent changes of a kind, found by the value of one field.
+"""Triggers: finds objects, watchers and recent events of a resource by the value of one field.
 
-A selector that pins a field (`spec.nodeName=a`, `status.assignedWorker=w1`) makes it one of many that differ in the
-value only: what happens to an object concerns those of the value it had and of the one it has. Whoever is found here
-still compares the whole selector.
+Many watchers use selectors that differ only in one value (`spec.nodeName=a`, `status.assignedWorker=w1`). An event
+concerns only the watchers of the value the object had and of the value it has. A watcher found here still evaluates its
+whole selector.
 """
 
 from __future__ import annotations
@@ -26,22 +26,24 @@ class Pin:
 
     path: str
     field: Hashable
-    """The same for all that read the same the same way."""
+    """Identifies the reader: equal for all triggers that read the same value the same way."""
     value: str
     read: Callable[[Entry], str]
-    """Must not raise: the store's delivery waits for it."""
+    """Must not raise: it runs in the delivery of the store."""
 
 
 class Pinned:
-    """Who watches one kind in one cluster by one field, and what they would be told again."""
+    """The watchers of one resource in one cluster by one field, and their recent events."""
 
     def __init__(self, read: Callable[[Entry], str]) -> None:
         self._read = read
         self._listeners: dict[str, dict[Listener, None]] = {}
         self._recent: dict[str, deque[Change]] | None = None
-        """Changes by value, once somebody had to look for them in a long history."""
+        """Events by value, built when a long history had to be searched for the first time."""
         self._ages: deque[tuple[int, tuple[str, ...]]] = deque()
-        """Under which values each change is, oldest first: it leaves by those, whatever it would be read as then."""
+        """The values each event is recorded under, oldest first. An event is removed by these values, whatever it would
+        be read as then.
+        """
 
     def __len__(self) -> int:
         return sum(map(len, self._listeners.values()))
@@ -57,12 +59,12 @@ class Pinned:
                 del self._listeners[value]
 
     def drop(self, listener: Listener) -> None:
-        """Wherever it is. For one that has failed: it still forgets itself when its stream ends."""
+        """Removes a failed handler under every value. It still removes itself when its stream ends."""
         for found in self._listeners.values():
             found.pop(listener, None)
 
     def note(self, change: Change) -> list[Listener]:
-        """Answers whom it concerns."""
+        """Records the event and returns the handlers it concerns."""
         values = self._values(change)
         if self._recent is not None:
             self._keep(self._recent, change, values)
@@ -87,7 +89,7 @@ class Pinned:
         return (old,) if new is None else (old, new)
 
     def recent(self, value: str, history: Iterable[Change]) -> deque[Change]:
-        """`history` is all there is of the kind in that cluster; it is read once."""
+        """`history` is the whole history of the resource in that cluster. It is read once."""
         if self._recent is None:
             self._recent = {}
             for change in history:
@@ -105,7 +107,7 @@ class Pinned:
 
 
 class Index:
-    """Keys of the objects of one table, by the value of one field."""
+    """Keys of the objects of one table by the value of one field."""
 
     def __init__(self, read: Callable[[Entry], str], entries: Iterable[Entry]) -> None:
         self._read = read
@@ -128,7 +130,7 @@ class Index:
             self._keys.setdefault(now, {})[new.key] = None
 
     def keys(self, value: str) -> list[str]:
-        """In order."""
+        """Sorted."""
         return sorted(self._keys.get(value, ()))
 
 
@@ -149,7 +151,9 @@ def _text(value: Any) -> str:
 
 
 def reader(path: str) -> Callable[[bytes], str]:
-    """`field_value` of an object's bytes: everything beside the path is skipped, which is several times faster."""
+    """Returns `field_value` for an object's bytes. It skips everything beside the path, which is several times faster
+    than decoding.
+    """
     parts = path.strip(".").split(".")
     shape: Any = Any
     for part in reversed(parts):
@@ -162,7 +166,7 @@ def reader(path: str) -> Callable[[bytes], str]:
             for _ in parts:
                 value = value.held if value is not None else None
         except msgspec.ValidationError:
-            return field_value(msgspec.json.decode(data), path)  # something on the way is no object
+            return field_value(msgspec.json.decode(data), path)  # a parent on the path is not an object
         return _text(value)
 
     return read

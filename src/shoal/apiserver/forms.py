@@ -1,7 +1,7 @@
-"""Answers in other forms than JSON: YAML, and the protobuf of built-in kinds.
+"""Encodes responses as YAML or, for built-in kinds, protobuf.
 
-Verbs answer in JSON, and `converted` makes the form that was asked for of it. What is asked for often (objects,
-lists and watches in protobuf) is encoded from the cached messages by the verbs themselves.
+Verbs respond in JSON, and `encode_as` converts that. Objects, lists and watches in protobuf are frequent, so the verbs
+encode them from cached messages instead.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WATCH_PROTOBUF = PROTOBUF + ";stream=watch"
 
 
 def converted(answer: Answer, form: str) -> Answer:
-    """The answer in that form. What is no JSON (a stream, or in its form already) stays as it is."""
+    """Encodes the response in that media type. A stream, or a response that is not JSON, is returned unchanged."""
     if not isinstance(answer, Response) or answer.content_type != JSON:
         return answer
     obj = orjson.loads(answer.body if isinstance(answer.body, bytes) else b"".join(answer.body))
@@ -29,7 +29,9 @@ def converted(answer: Answer, form: str) -> Answer:
 
 
 def dump_yaml(value: Any) -> bytes:
-    """YAML that every reader takes for the same value: text that some would take for a number is quoted."""
+    """Encodes YAML that every parser reads as the same value: strings that some parsers would read as numbers are
+    quoted.
+    """
     text: bytes = yaml.dump(value, Dumper=_Dumper, encoding="utf-8", allow_unicode=True, width=1_000_000)
     return text
 
@@ -41,7 +43,7 @@ class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[mi
         return True
 
 
-# What Go's readers take for numbers and booleans beyond YAML 1.1 as Python knows it.
+# Strings that Go's parsers read as numbers or booleans, beyond Python's YAML 1.1.
 _Dumper.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"[-+]?(\.?[0-9]|0o)[0-9_.]*([eE][-+]?[0-9]+)?$"), list("-+.0123456789")
 )

@@ -1,6 +1,6 @@
-"""Leases of simulated nodes, made when somebody reads them: a node that answers for itself costs no writes.
+"""Synthesizes the Leases of simulated nodes on read, so that simulated nodes write no heartbeats.
 
-A Lease that is stored (a real kubelet's) is what it is. Watches tell of stored Leases only.
+A stored Lease, as of a real kubelet, is served as it is. Watches deliver stored Leases only.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ RENEW_SECONDS = 10
 
 
 def has_node_leases(call: Call) -> bool:
-    """Whether what is asked for may be a node's Lease."""
+    """Reports whether the request can include a node's Lease."""
     here = call.namespace in ("", NODE_LEASES)
     return here and (call.resource.group, call.resource.plural) == RESOURCE
 
 
 def node_lease(core: Core, call: Call) -> Entry | None:
-    """The one asked for, if a simulated node of that name holds it."""
+    """Returns the requested Lease if a simulated node of that name exists."""
     if not has_node_leases(call):
         return None
     nodes = core.cache.kind("", "nodes").tables.get(call.target.cluster)
@@ -38,7 +38,7 @@ def node_lease(core: Core, call: Call) -> Entry | None:
 
 
 def with_node_leases(core: Core, call: Call, found: list[Entry], after: str) -> list[Entry]:
-    """A list of stored Leases, and those of simulated nodes among them; `after` is the last key of the page before."""
+    """Adds the Leases of simulated nodes to a list of stored ones. `after` is the last key of the previous page."""
     nodes = core.cache.kind("", "nodes").tables.get(call.target.cluster)
     stored, now = {entry.key for entry in found}, core.clock.now()
     made = [_lease(node, now) for node in (nodes.entries.values() if nodes is not None else ())]

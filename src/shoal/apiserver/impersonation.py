@@ -1,6 +1,6 @@
-"""Acting as somebody else: the Impersonate-* headers, what must be allowed for them, and who results.
+"""Impersonation: parses the Impersonate-* headers, authorizes them and returns the resulting user.
 
-The result belongs to the cluster of the request. Reads headers only; asks the authorizer it is given.
+The resulting user belongs to the cluster of the request. Reads only headers; uses the authorizer it is given.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _AUTHENTICATION = "authentication.k8s.io"
 
 class Impersonation(NamedTuple):
     user: User
-    """Who the request is from, once every check has passed."""
+    """The user of the request, once every check has passed."""
     checks: tuple[Attributes, ...]
 
 
 def impersonated(request: Request, user: User, cluster: str, authorizer: Authorizer) -> User:
-    """The user the request is to be handled for: mostly its own. Raises BadRequest or Forbidden."""
-    # One search for all names is cheaper than one for each; what only looks alike is found out below.
+    """Returns the user the request acts as, usually the authenticated one. Raises BadRequest or Forbidden."""
+    # One search in all header names is cheaper than one per header. False positives are sorted out below.
     if _PREFIX not in "".join(request.headers):
         return user
     wanted = read_headers(request, cluster)
@@ -50,7 +50,7 @@ def impersonated(request: Request, user: User, cluster: str, authorizer: Authori
 
 
 def read_headers(request: Request, cluster: str) -> Impersonation | None:
-    """What the headers ask for; None when they name nobody."""
+    """Returns the requested impersonation, or None if the headers name no user."""
     name, uid = _first(request, "impersonate-user"), _first(request, "impersonate-uid")
     groups = tuple(request.header_list("impersonate-group"))
     extra: dict[str, tuple[str, ...]] = {}
@@ -76,7 +76,7 @@ def read_headers(request: Request, cluster: str) -> Impersonation | None:
 
 
 def split_service_account(name: str) -> tuple[str, str] | None:
-    """Namespace and name of a service account's user name, or None for any other user."""
+    """Namespace and name from a service account's user name, or None for any other user."""
     if not name.startswith(SERVICE_ACCOUNT_PREFIX):
         return None
     namespace, colon, account = name.removeprefix(SERVICE_ACCOUNT_PREFIX).partition(":")
@@ -107,7 +107,7 @@ def _first(request: Request, header: str) -> str:
 
 
 def _unescape(key: str) -> str:
-    """Percent-decoded; a key that is not properly encoded stays as it is."""
+    """Percent-decodes a key. A key that is not properly encoded stays as it is."""
     for piece in key.split("%")[1:]:
         if len(piece) < 2 or not all(digit in "0123456789abcdef" for digit in piece[:2]):
             return key

@@ -1,6 +1,6 @@
-"""How many writes may wait for the store at once; the next one is told to come back (429).
+"""Limits the number of writes that wait for the store. Further writes get 429.
 
-Reads are answered at once from memory, so there is never more than one of them.
+Reads are answered synchronously from memory, so there is never more than one of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The server called without a socket: what `client` needs of a transport, kept structurally.
+"""Calls the server without a socket. Structurally implements the transport of `client`.
 
-Everything else of the chain runs as for any request: authentication by the same bearer tokens, authorization,
-admission. Loops in one process with the server use this.
+The rest of the chain runs as for any request: authentication by the same bearer tokens, authorization, admission.
+Controllers in the server's process use this.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from shoal.objects.wire import Handler, Request, Response, StreamResponse, Upgra
 from shoal.store.fencing import Holds, only_while
 
 IN_PROCESS = "in-process"
-"""Where such requests come from: nobody reads headers of their answers that are for people."""
+"""Remote address of such requests. Response headers meant for people are left out."""
 
 
 class InProcessTransport:
     def __init__(self, handler: Handler, pipes: MutableSet[Pipe] | None = None) -> None:
-        """`pipes` comes to hold the streams that are open."""
+        """`pipes` collects the open streams."""
         self._handler = handler
         self._pipes: MutableSet[Pipe] = pipes if pipes is not None else set()
         self._holds: Holds | None = None
@@ -32,7 +32,7 @@ class InProcessTransport:
         if isinstance(answer, Response):
             content = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
         else:
-            # A large answer of another server, passed on as it comes.
+            # A large response of another server, streamed through.
             pipe = Pipe()
             answer.start(pipe)
             content = b"".join([piece async for piece in pipe.read()])
@@ -54,13 +54,13 @@ class InProcessTransport:
         return answer.status, pipe.read()
 
     def fenced(self, holds: Holds) -> InProcessTransport:
-        """The same, for who may write only while that is so."""
+        """Returns a transport that may write only while `holds` is true."""
         fenced = InProcessTransport(self._handler, self._pipes)
         fenced._holds = holds
         return fenced
 
     async def close(self) -> None:
-        """Nothing is held open."""
+        """Does nothing: no connection is held open."""
 
     async def _call(self, request: Request) -> Response | StreamResponse:
         if self._holds is not None and request.method != "GET":
@@ -81,14 +81,14 @@ async def _once(content: bytes) -> AsyncIterator[bytes]:
 
 
 class Pipe:
-    """A sink and its reading end in one: a watch that never leaves the process."""
+    """A sink and its reading end: a watch that never leaves the process."""
 
     def __init__(self) -> None:
         self._pieces: deque[bytes] = deque()
         self._ready = asyncio.Event()
         self._closed = False
         self.broken = False
-        """The end was no proper one."""
+        """True if the stream was aborted before its end."""
         self._callbacks: list[Callable[[], None]] = []
         self._drained: Callable[[], None] | None = None
         self._size = 0

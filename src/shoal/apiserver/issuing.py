@@ -1,6 +1,6 @@
-"""Makes certificates: bytes of PEM in, bytes of PEM out.
+"""Issues certificates: PEM in, PEM out.
 
-Imports `cryptography`, which takes its time: who can do without it for long imports this module late.
+Imports `cryptography`, which is slow to import. Callers import this module late.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKey
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _SKEW = 300.0
-"""Certificates begin this early, for clients whose clock is behind."""
+"""Certificates are valid this many seconds early, for clients whose clock is behind."""
 _EXTENDED = {"client auth": ExtendedKeyUsageOID.CLIENT_AUTH, "server auth": ExtendedKeyUsageOID.SERVER_AUTH}
 
 
 class WrongKey(ValueError):
-    """The key of an authority is not that of its certificate."""
+    """The CA key does not belong to the CA certificate."""
 
 
 def new_authority(now: float, end: float) -> tuple[bytes, bytes]:
-    """Certificate and key."""
+    """Returns certificate and key."""
     key = ec.generate_private_key(ec.SECP256R1())
-    # Two authorities of one name confuse whoever trusts both.
+    # Two authorities of one name confuse clients that trust both.
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"shoal-ca-{os.urandom(4).hex()}")])
     certificate = (
         _builder(name, name, key.public_key(), now, end)
@@ -41,7 +41,7 @@ def new_authority(now: float, end: float) -> tuple[bytes, bytes]:
 
 
 class Signer:
-    """An authority that can be used. ValueError: one of the two is not what it should be."""
+    """A loaded CA. Raises ValueError if certificate or key is unusable."""
 
     def __init__(self, certificate: bytes, key: bytes) -> None:
         self._authority = x509.load_pem_x509_certificate(certificate)
@@ -54,14 +54,14 @@ class Signer:
     def client(
         self, common_name: str, organizations: Iterable[str], uri: str, now: float, end: float
     ) -> tuple[bytes, bytes]:
-        """Certificate and key; `uri` may be empty."""
+        """Returns certificate and key. `uri` may be empty."""
         subject = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organizations]
         subject.append(x509.NameAttribute(NameOID.COMMON_NAME, common_name))
         uris: list[x509.GeneralName] = [x509.UniformResourceIdentifier(uri)] if uri else []
         return self._with_key(x509.Name(subject), uris, "client auth", now, end)
 
     def serving(self, names: Iterable[str], now: float, end: float) -> tuple[bytes, bytes]:
-        """Certificate and key."""
+        """Returns certificate and key."""
         addresses = {name: _address(name) for name in names}
         alternatives: list[x509.GeneralName] = [
             x509.IPAddress(found) if found else x509.DNSName(name) for name, found in addresses.items()
@@ -70,8 +70,9 @@ class Signer:
         return self._with_key(subject, alternatives, "server auth", now, end)
 
     def covered(self, chain: bytes) -> tuple[list[str], float]:
-        """The names and the end of a serving certificate of this authority, given with its key. ValueError: it is none,
-        or of another authority."""
+        """Returns the names and the expiry of a serving certificate of this CA, given with its key. Raises ValueError
+        for anything else, such as a certificate of another CA.
+        """
         certificate = x509.load_pem_x509_certificate(chain)
         key = serialization.load_pem_private_key(chain, password=None)
         try:
@@ -85,9 +86,9 @@ class Signer:
         return found, certificate.not_valid_after_utc.timestamp()
 
     def requested(self, request: bytes, uri: str, usages: Sequence[str], now: float, end: float) -> bytes:
-        """A certificate for the key and names of a PKCS #10 request. ValueError: it is not sound.
+        """Returns a certificate for the key and names of a PKCS #10 request. Raises ValueError for an unsound request.
 
-        Of its alternative names the URIs are left out: `uri` is there in their place.
+        `uri` replaces the URIs among its alternative names.
         """
         asked = x509.load_pem_x509_csr(request)
         if not asked.is_signature_valid:

@@ -1,8 +1,8 @@
-"""Kinds a hub has learned: what a published NegotiatedAPIResource makes it serve.
+"""Negotiated resources: what a published NegotiatedAPIResource makes a hub serve.
 
-A kind Kubernetes knows is served by the built-in implementation, so that clients find the built-in they know, and
-restricted by the negotiated schema: a field that is not in it is unknown, a value it refuses is refused. Any other kind
-needs a CustomResourceDefinition, and nothing here answers for it.
+A kind of Kubernetes is served by its built-in implementation, so that clients find the built-in they know. The
+negotiated schema restricts it: a field outside that schema is unknown, and a value it rejects is rejected. Any other
+kind needs a CustomResourceDefinition and is not handled here.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ Object = dict[str, Any]
 
 LEARNED = (GROUP, NEGOTIATED_PLURAL)
 NEEDED = {"create", "list", "watch"}
-"""What is not stored (reviews, bindings) is not learned."""
+"""Resources that are not stored (reviews, bindings) are not negotiated."""
 REMEMBERED = 256
 _restricted: OrderedDict[tuple[Resource, str], Resource] = OrderedDict()
 
 
 class Restricted(Model):
-    """A built-in's model that knows and accepts only what another schema does too."""
+    """A built-in's schema that accepts only what another schema accepts too."""
 
     def __init__(self, whole: Model, schema: Object) -> None:
         super().__init__(whole.schema, whole.resolve, whole.found)
@@ -51,7 +51,7 @@ class Restricted(Model):
         return complaints
 
     def check_declared(self, config: Object, kind: str) -> None:
-        """Fields nobody knows cannot be owned: they are refused, as those of any built-in are."""
+        """Rejects fields outside the negotiated schema, as for any built-in: an unknown field cannot be owned."""
         unknown = self._narrow.prune_unknown(orjson.loads(orjson.dumps(config)))
         if unknown:
             raise BadRequest(f"failed to create typed patch object ({kind}): {', '.join(unknown)}")
@@ -63,8 +63,9 @@ class Restricted(Model):
 
 
 def taught(entry: Entry | None) -> Resource | None:
-    """What the object makes its cluster serve. The same resource for the same kind and schema, so it can be compared
-    by `is`."""
+    """Returns the resource the object makes its cluster serve. The same kind and schema give the same resource, so
+    results can be compared by `is`.
+    """
     if entry is None:
         return None
     obj = entry.object()
@@ -81,12 +82,12 @@ def taught(entry: Entry | None) -> Resource | None:
 
 
 def narrowed(whole: Resource, schema: Object | None) -> Resource:
-    """The same resource for the same schema; the whole one where the schema leaves nothing out."""
+    """Returns the same resource for the same schema, and the unrestricted one if the schema leaves nothing out."""
     if not schema:
         return whole
     digest = digest_of(schema)
     if digest == _own_digest(whole.group, whole.version, whole.kind):
-        return whole  # most clusters have what this server has: nothing to restrict
+        return whole  # most clusters have the same schema as this server: nothing to restrict
     key = whole, digest
     made = _restricted.get(key)
     if made is None:

@@ -1,4 +1,4 @@
-"""One at a time in one place: locks that are there as long as somebody wants them."""
+"""Keyed locks. A lock exists only while it is held or awaited."""
 
 from __future__ import annotations
 

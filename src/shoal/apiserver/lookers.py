@@ -1,4 +1,6 @@
-"""Who looks at a write, by what is written and how: found once for each, until the kinds of the cluster change."""
+"""Caches which webhooks and policies match (operation, resource, subresource). Invalidated when the registry
+changes.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from shoal.apiserver.registry import Registry, Resource
 
 T = TypeVar("T")
 Find = Callable[[str, Resource, str, list[Resource]], T]
-"""By operation, resource, subresource and the resource's equivalents."""
+"""Arguments: operation, resource, subresource and the equivalents of the resource."""
 EVENTS = ("", "events"), ("events.k8s.io", "events")
 
 
@@ -17,7 +19,7 @@ class Lookers(Generic[T]):
     def __init__(self, find: Find[T]) -> None:
         self._find = find
         self._registry: Registry | None = None
-        """What was found belongs to: another version of a CRD makes other equivalents."""
+        """The registry the matches belong to. Another version of a CRD makes other equivalents."""
         self._found: dict[tuple[str, str, str, str, str], T] = {}
 
     def by(self, registry: Registry, operation: str, resource: Resource, subresource: str) -> T:
@@ -31,7 +33,9 @@ class Lookers(Generic[T]):
 
 
 def equivalents(registry: Registry, resource: Resource) -> list[Resource]:
-    """Other resources that show the same objects: other versions of a custom one, and the other group of Events."""
+    """Other resources that serve the same objects: other versions of a custom resource, and the other group of
+    Events.
+    """
     if resource.custom:
         versions = (
             registry.find(resource.group, version, resource.plural) for version in registry.versions(resource.group)

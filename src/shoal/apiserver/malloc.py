@@ -13,13 +13,13 @@ _MIB = 1024 * 1024
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
 _OPTIONS = (
     (_M_TRIM_THRESHOLD, 512 * _MIB),
-    (_M_MMAP_THRESHOLD, 32 * _MIB),  # the most every glibc takes
+    (_M_MMAP_THRESHOLD, 32 * _MIB),  # the maximum every glibc accepts
     (_M_TOP_PAD, 16 * _MIB),
 )
 
 
 def tune() -> bool:
-    """Whether the allocator is glibc's and took every option."""
+    """Returns whether the allocator is glibc's and accepted every option."""
     if not _is_glibc():
         return False
     mallopt = ctypes.CDLL(None).mallopt
@@ -29,7 +29,7 @@ def tune() -> bool:
 
 
 def give_back() -> None:
-    """Free memory to the kernel. It takes a millisecond for some megabytes."""
+    """Returns free memory to the kernel. This takes a millisecond for some megabytes."""
     if _is_glibc():
         ctypes.CDLL(None).malloc_trim(0)
 

@@ -1,7 +1,6 @@
-"""What the state of the server tells a scraper, and a store whose writes are timed, and traced.
+"""Metrics of the server's state, and a store decorator that times and traces writes.
 
-Objects and watches are counted when somebody asks, so that nobody pays for it between. Of one logical cluster only
-what it holds is told.
+Objects and watches are counted on scrape. For one logical cluster only its objects are reported.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from shoal.telemetry.meters import Row, escaped
 
 
 class TimedStore(PassingStore):
-    """`etcd_request_duration_seconds`, whichever store it is."""
+    """`etcd_request_duration_seconds`, for any store."""
 
     def __init__(self, store: Store, metrics: Metrics, clock: Clock) -> None:
         super().__init__(store)
         self._metrics, self._now = metrics, clock.monotonic
         self._rows: dict[tuple[str, str], Row] = {}
         self.changes = tracing.Changes() if tracing.tracer is not None else None
-        """Which span wrote what; None: nothing is traced."""
-        # Every read asks it: there is to be no step between.
+        """Links writes to their spans; None if tracing is off."""
+        # Called for every read, so it bypasses the decorator.
         self.fresh = store.fresh  # type: ignore[method-assign]
 
     def put(self, key: str, value: bytes, expected: int) -> asyncio.Future[int]:
@@ -68,7 +67,7 @@ def _end(span: tracing.Span, done: asyncio.Future[int]) -> None:
 
 
 class Readings:
-    """Rendered by `Metrics.also`."""
+    """Rendered by `APIServerMetrics.add_renderer`."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache

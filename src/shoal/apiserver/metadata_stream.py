@@ -1,9 +1,10 @@
-"""`/clusters/*/metadata`: what garbage collection needs to know of every object of every kind, in one watch.
+"""`/clusters/*/metadata`: one watch with the metadata garbage collection needs, over every object of every kind.
 
-Told are objects with owner references, objects that wait for a propagation finalizer, and every deletion. All
-others cost a byte search; a change of nothing that is told here is not told. An object comes as PartialObjectMetadata;
-annotations say where it lives and how it is served. A deletion names the object and no more: nothing was decoded for
-it. A plain GET with `resource` and `name` finds the objects of that name in all logical clusters.
+It delivers objects with owner references, objects that wait for a propagation finalizer, and every deletion. All other
+objects cost one byte search. An update that changes none of the delivered fields is skipped. An object is sent as
+PartialObjectMetadata, and annotations give its cluster and served resource. A deletion only names the object, because
+nothing was decoded for it. A plain GET with `resource` and `name` finds the objects of that name in all logical
+clusters.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ Object = dict[str, Any]
 
 PATH = "/metadata"
 RESOURCE_ANNOTATION = "shoal.dev/resource"
-"""`group/version/plural` under which the object can be read and written; the core group is empty."""
+"""`group/version/plural` under which the object can be read and written. The core group is empty."""
 INITIAL_END = "k8s.io/initial-events-end"
 BOOKMARK_SECONDS = 60.0
 DEFAULT_TIMEOUT = 1800
 
 
 class _Metadata(msgspec.Struct):
-    """What is told of an object, beside its revision."""
+    """The fields delivered for an object, beside its revision."""
 
     name: str = ""
     namespace: str = ""
@@ -50,7 +51,7 @@ class _Read(msgspec.Struct):
 
 
 _READER = msgspec.json.Decoder(_Read)
-"""Several times faster than decoding all of an object."""
+"""Several times faster than decoding the whole object."""
 
 
 def is_metadata(target: Target) -> bool:
@@ -58,7 +59,7 @@ def is_metadata(target: Target) -> bool:
 
 
 def metadata(core: Core, query: dict[str, str]) -> Answer:
-    """Only whoever may use the wildcard view gets here."""
+    """Reachable only for users of the wildcard view."""
     if not boolean(query, "watch"):
         return _named(core, query)
     since = revision(query.get("resourceVersion", ""))
@@ -122,7 +123,7 @@ class MetadataWatcher:
             self._send("ADDED" if old is None else "MODIFIED", _described(self._core, kind, change.cluster, new))
 
     def _send_state(self) -> None:
-        # Copies, because describing an object may lay the bootstrap objects under a table that is being read.
+        # Copies, because building the metadata may add bootstrap objects to a table that is being iterated.
         for kind in list(self._core.cache.kinds.values()):
             for cluster, table in list(kind.tables.items()):
                 for entry in list(table.entries.values()):
@@ -160,7 +161,7 @@ class MetadataWatcher:
 
 
 def _matters(data: bytes) -> bool:
-    """Whether the object may own or be owned; a mention elsewhere in it does no harm."""
+    """Reports whether the object may own or be owned. A match elsewhere in its bytes does no harm."""
     if b'"ownerReferences":' in data:
         return True
     return b'"deletionTimestamp":' in data and (b'"foregroundDeletion"' in data or b'"orphan"' in data)
@@ -185,7 +186,7 @@ def _gone(kind: Kind, change: Change) -> Object:
 
 
 def _served_as(core: Core, kind: Kind, cluster: str, api_version: str) -> str:
-    """The stored version where it is served, else any that is."""
+    """The stored version if it is served, else any served version."""
     group, _, version = api_version.rpartition("/")
     plural = kind.key.partition("/")[2]
     home = core.clusters.get(cluster)

@@ -1,8 +1,8 @@
-"""Counters of the server, in Prometheus' text form, under the names kube-apiserver's dashboards know.
+"""Request metrics in Prometheus text format, under the names of kube-apiserver's dashboards.
 
-A request costs one look-up by its labels. What can be read off the state is read when somebody scrapes (`reading`).
-Numbers that are not of one logical cluster are for those who see them all: a tenant is not to learn from them what
-others do, or how their kinds are called.
+A request costs one lookup by its labels. Gauges that follow from the state are computed on scrape (`metrics.storage`).
+Numbers that are not of one logical cluster are only for users who see all of them: a tenant must not learn what others
+do or how their kinds are named.
 """
 
 from __future__ import annotations
@@ -19,20 +19,22 @@ BUCKETS = (
     45.0, 60.0,
 )
 # fmt: on
-"""As upstream's, of requests and of what the store is asked."""
+"""Upstream's buckets, for requests and for store operations."""
 Labels = tuple[str, str, str, str, str, str]
 """verb, group, version, resource, subresource, scope"""
 MOST_SERIES = 2000
 OTHERS: Labels = ("other", "", "", "", "", "")
-"""Paths are the client's to invent: what comes after that many different ones is counted together."""
+"""Clients can invent any number of paths, so requests beyond MAX_SERIES different label sets are counted together
+here.
+"""
 WATCH = "WATCH"
 _NAMES = ("verb", "group", "version", "resource", "subresource", "scope")
 _COLLECTION = {"GET": "LIST", "HEAD": "LIST", "DELETE": "DELETECOLLECTION"}
-"""Without a name."""
+"""Verbs of requests without a name."""
 
 
 class Requests:
-    """Those of one verb and resource."""
+    """Counters of one verb and resource."""
 
     __slots__ = ("codes", "took")
 
@@ -46,18 +48,18 @@ class Metrics:
         self._requests: dict[Labels, Requests] = {}
         self._stored: dict[tuple[str, str], Row] = {}
         self._read: dict[str, tuple[str, str, dict[str, Callable[[], float]]]] = {}
-        """By name: gauge or counter, text, and what to read by labels."""
+        """By name: gauge or counter, help text, and callbacks by labels."""
         self._others: list[Callable[[str | None], str]] = []
 
     def gauge(self, name: str, text: str, read: Callable[[], float], labels: str = "") -> None:
-        """`labels` as they are written, such as `state="awake"`; a name may have several of them."""
+        """`labels` as written in the output, such as `state="awake"`. A name may have several."""
         self._read.setdefault(name, ("gauge", text, {}))[2][f"{{{labels}}}" if labels else ""] = read
 
     def counter(self, name: str, text: str, read: Callable[[], float], labels: str = "") -> None:
         self._read.setdefault(name, ("counter", text, {}))[2][f"{{{labels}}}" if labels else ""] = read
 
     def also(self, render: Callable[[str | None], str]) -> None:
-        """Lines that others write, in the same form: of the logical cluster they are given, without one of all."""
+        """Adds a renderer of further lines. It gets the logical cluster to report on, or None for all."""
         self._others.append(render)
 
     def observe(self, labels: Labels, code: int, seconds: float) -> None:
@@ -71,7 +73,7 @@ class Metrics:
             found.took.observe(seconds)
 
     def store_row(self, operation: str, kind: str) -> Row:
-        """Where the times of an operation on a stored kind (`group/plural`) go."""
+        """The histogram for an operation on a stored resource (`group/plural`)."""
         row = self._stored.get((operation, kind))
         if row is None:
             if len(self._stored) >= MOST_SERIES:
@@ -80,7 +82,7 @@ class Metrics:
         return row
 
     def render(self, cluster: str | None = None) -> bytes:
-        """`cluster`: whoever asks is to see what is of that one, and no more."""
+        """With `cluster`, only metrics of that logical cluster are rendered."""
         lines = list(self._shared_lines()) if cluster is None else []
         own = "\n".join(lines) + "\n" if lines else ""
         return "".join([own, *(render(cluster) for render in self._others)]).encode()
@@ -110,7 +112,7 @@ class Metrics:
 
 
 def labels_of(request: Request, target: Target) -> Labels:
-    """Verbs as kube-apiserver's metrics have them."""
+    """Verbs as in kube-apiserver's metrics."""
     verb, name = request.method, target.name
     if not target.plural:
         return verb, "", "", "", "", ""
@@ -135,6 +137,6 @@ def request_labels(labels: Labels) -> str:
 
 
 def resource_labels(kind: str) -> str:
-    """Of a stored kind, `group/plural`."""
+    """Labels of a stored resource, `group/plural`."""
     group, _, plural = kind.partition("/")
     return f'group="{"" if group == "core" else escaped(group)}",resource="{escaped(plural)}"'

@@ -1,7 +1,9 @@
-"""Pods on a hub: shown as they are in workload Clusters that ask for it (`spec.mirror: [pods]`), and run nowhere here.
+"""Mirrored pods on a hub: copies of the pods in workload Clusters that ask for it (`spec.mirror: [pods]`). They do not
+run on the hub.
 
-It is the built-in kind, without its rules and without what schedules, evicts or resizes a pod: the syncer writes what
-it saw, status and all, in one piece. Who may write is `admission.mirrored`'s business. Pure but for the tables.
+The resource is the built-in one without its strategy and without the subresources that schedule, evict or resize a pod:
+the syncer writes spec and status in one piece. `admission.plugins.mirrored_pods` decides who may write. Pure except for
+the cache.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from shoal.kinds import workload
 ASKING = (workload.GROUP, workload.PLURAL)
 PODS = ("", "pods")
 REACHED = frozenset({"attach", "exec", "log", "portforward", "proxy"})
-"""What a person may try with a pod that is seen here; the answer says where to ask."""
+"""Subresources a person may try on a mirrored pod. The error names the cluster to ask."""
 
 
 @cache
@@ -32,14 +34,14 @@ def pods() -> Resource:
 
 
 def asks(entry: Entry | None) -> bool:
-    """Whether a workload Cluster wants its pods shown."""
+    """Reports whether a workload Cluster wants its pods mirrored."""
     if entry is None or b'"mirror"' not in entry.data:
         return False
     return workload.mirrors(entry.object(), "pods")
 
 
 def is_served(cache: Cache, cluster: str) -> bool:
-    """Whether somebody asks for it in that hub, or some are still there."""
+    """Reports whether a workload Cluster of that hub wants its pods mirrored, or mirrored pods still exist."""
     kind = cache.kinds.get("core/pods")
     table = kind.tables.get(cluster) if kind is not None else None
     if table is not None and table.entries:

@@ -1,6 +1,6 @@
-"""A kind's schema, compiled on first use: what may be written, what is pruned, who owns which field.
+"""A kind's schema, compiled on first use: pruning, defaults, validation and field ownership.
 
-Models are shared between logical clusters by the hash of their schema.
+Schemas are shared between logical clusters by hash.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Resolve = Callable[[str], Object]
 
 
 class Model:
-    """`resolve` finds the definitions a built-in's schema refers to; a custom kind's refers to none."""
+    """`resolve` finds the definitions a built-in's schema refers to. The schema of a custom kind has no references."""
 
     def __init__(
         self, schema: Object, resolve: Resolve | None = None, found: schemas.Definitions | None = None
@@ -46,7 +46,7 @@ class Model:
 
     @cached_property
     def _rules(self) -> Rules | None:
-        # A server whose kinds have no rules starts without CEL.
+        # A server whose kinds have no CEL rules does not import CEL.
         from shoal.objects.rules import rules_of  # noqa: PLC0415
 
         return rules_of(self.schema)
@@ -56,7 +56,7 @@ class Model:
         return TypeSchema(self.schema, None if self._custom else self.resolve)
 
     def prune(self, obj: Object, *, collect: bool) -> list[str]:
-        """Drops unknown fields; tells them in upstream's words when asked to."""
+        """Drops unknown fields. With `collect` it returns them in upstream's wording."""
         if self._empties is not None:
             self._empties.drop(obj)
         elif isinstance(metadata := obj.get("metadata"), dict):
@@ -67,24 +67,26 @@ class Model:
         return []
 
     def check_declared(self, config: Object, kind: str) -> None:
-        """Of a configuration to be applied, where that is not what `types` says."""
+        """Hook for checks of an applied configuration beyond `types`."""
 
     def decoding_problem(self, obj: Object) -> str:
-        """Why Go could not read the object into its type; empty when it could, or for a custom kind."""
+        """Returns why Go could not decode the object into its type. Empty if it could, or for a custom kind."""
         if self._custom:
             return ""
         wrong = [cause for cause in self._compiled.validate(obj) if cause.reason == "FieldValueTypeInvalid"]
         return gotypes.problem(obj, str(obj["kind"]), self.schema, self.resolve) or wrong[0].message if wrong else ""
 
     def default(self, obj: Object) -> None:
-        # The defaults in upstream's published schemas are Go's zero values, not what upstream defaults to.
+        # The defaults in upstream's published schemas are Go's zero values, not upstream's real defaults.
         if self._custom:
             self._compiled.default(obj)
 
     def validate(
         self, obj: Object, old: Object | None, *, status: bool, warnings: list[str] | None = None
     ) -> list[Cause]:
-        """Of a custom kind; a built-in's own rules say more than its schema. Appends to `warnings`."""
+        """Validates a custom kind. Built-in kinds have their own validation, which is stricter than their schema.
+        Appends to `warnings`.
+        """
         if not self._custom:
             return []
         compiled = self._compiled

@@ -1,7 +1,7 @@
-"""Which form an answer takes (Accept) and which a body has (Content-Type).
+"""Content negotiation: output media type (Accept) and input media type (Content-Type).
 
-Views of an object: itself, a row of a Table, or its metadata alone; each as JSON, YAML or (built-in kinds)
-protobuf. What upstream refuses with 406 or 415 is refused here.
+An object is served as itself, as a row of a Table, or as its metadata alone; each as JSON, YAML or, for built-in kinds,
+protobuf. Everything upstream rejects with 406 or 415 is rejected here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PATCHES = {
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """`mode` is object, table or partial; `version` that of meta.k8s.io for the latter two."""
+    """`mode` is object, table or partial. `meta_version` is the version of meta.k8s.io for the latter two."""
 
     mode: str = "object"
     version: str = ""
@@ -33,13 +33,13 @@ class View:
     form: str = ""
     """Empty for JSON, else PROTOBUF or YAML."""
     listed: bool = False
-    """Of metadata alone: that of a list was asked for."""
+    """For metadata alone: a PartialObjectMetadataList was requested."""
 
 
 PLAIN = View()
 _EVERY = (JSON, YAML, PROTOBUF)
 _ROUTED = (*_EVERY, "*/*")
-"""What a route of a built-in kind answers to; what is within it is looked at afterwards."""
+"""Media types a route of a built-in kind accepts. Their parameters are checked afterwards."""
 _STREAMED = (JSON, PROTOBUF)
 _WATCHED = tuple(f"{name};stream=watch" for name in _STREAMED)
 _ANY = ("*/*", "application/*")
@@ -49,18 +49,18 @@ _OFFERED = {
     (False, True): (_STREAMED, _STREAMED),
     (True, True): ((JSON,), _STREAMED),
 }
-"""(custom, watching) -> forms of an object as it is, forms of its metadata."""
+"""(custom, watching) -> media types of the object itself, media types of its metadata."""
 
 
 @lru_cache(maxsize=128)
 def accepted(header: str) -> View:
-    """The first form of the Accept header that can be served by what speaks JSON only."""
+    """Selects the first media type of the Accept header for endpoints that only speak JSON."""
     return _first(header, (JSON,), (JSON,))
 
 
 @lru_cache(maxsize=512)
 def negotiated(header: str, custom: bool, verb: str) -> View:
-    """As `accepted`, for resources. Custom ones have a protobuf form of their metadata only, as upstream."""
+    """Selects the output of a resource. Custom resources have protobuf for their metadata only, as upstream."""
     watching = verb == "watch"
     if not custom and header and not any(_media(clause) in _ROUTED for clause in header.split(",")):
         routed = _EVERY + _WATCHED if watching or verb == "list" else _EVERY
@@ -76,7 +76,7 @@ def _media(clause: str) -> str:
 
 @lru_cache(maxsize=128)
 def failure_form(header: str) -> str:
-    """The form of a Status: the first one known, whatever is to be shown in it."""
+    """The media type of a Status: the first known one, whatever its parameters."""
     for clause in _by_weight(header):
         media = clause.partition(";")[0].strip().lower()
         if media in _EVERY or media in _ANY:
@@ -85,7 +85,7 @@ def failure_form(header: str) -> str:
 
 
 def _first(header: str, plain: tuple[str, ...], offered: tuple[str, ...]) -> View:
-    """`plain` are the forms of an object as it is, `offered` those of its metadata; a Table is never protobuf."""
+    """`plain` are the media types of the object itself, `offered` those of its metadata. A Table is never protobuf."""
     if not header:
         return PLAIN
     for clause in _by_weight(header):
@@ -111,7 +111,7 @@ def _first(header: str, plain: tuple[str, ...], offered: tuple[str, ...]) -> Vie
 
 
 def _by_weight(header: str) -> list[str]:
-    """The clauses as written, unless some are given a weight."""
+    """The clauses as written, or by weight if some have one."""
     clauses = header.split(",")
     return sorted(clauses, key=_weight, reverse=True) if ";q=" in header.replace(" ", "") else clauses
 
@@ -125,14 +125,14 @@ def _weight(clause: str) -> float:
 
 
 def no_transform(view: View) -> None:
-    """For answers that cannot be a Table or metadata alone (reviews, discovery, subresources of their own)."""
+    """Rejects a Table for responses that cannot be one (reviews, discovery, subresources with their own kind)."""
     if view.mode == "table":
         raise NotAcceptable(f"only the following media types are accepted: {JSON}")
 
 
 @lru_cache(maxsize=128)
 def body_type(header: str) -> str:
-    """JSON, PROTOBUF or YAML."""
+    """Returns JSON, PROTOBUF or YAML."""
     media = header.partition(";")[0].strip().lower()
     if media == JSON or not header:
         return JSON
@@ -146,7 +146,7 @@ def body_type(header: str) -> str:
 
 
 def patch_type(header: str, custom: bool) -> str:
-    """json, merge, strategic or apply. Custom resources have no strategic merge, as upstream."""
+    """Returns json, merge, strategic or apply. Custom resources have no strategic merge, as upstream."""
     media = header.partition(";")[0].strip().lower()
     found = PATCHES.get(media, "")
     if not found and not custom:

@@ -1,4 +1,4 @@
-"""Paths that are not resources: health, version, metrics, discovery, OpenAPI, the signing keys."""
+"""Non-resource paths: health, version, metrics, discovery, OpenAPI, token signing keys."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from shoal.objects.wire import Answer, Request, Response
 
 ROOTS = ("healthz", "livez", "readyz")
 Check = Callable[[], str]
-"""A health check: empty is fine, else what is wrong."""
+"""A health check. Returns an error, or empty if healthy."""
 
 
 class NonResource:
@@ -38,9 +38,9 @@ class NonResource:
         self.checks: dict[str, Check] = {"ping": lambda: ""}
         self.ready_checks: dict[str, Check] = {}
         self._looked: dict[tuple[str, str, str], int] = {}
-        """(check, what was found, path) -> how often."""
+        """(check, result, path) -> count."""
         self.look: Callable[[], Awaitable[None] | None] = lambda: None
-        """Before /readyz is answered: finds out what its checks then say."""
+        """Runs before /readyz is answered and updates what its checks report."""
 
     def answer(
         self, request: Request, target: Target, user: User, cluster: LogicalCluster, query: dict[str, str]
@@ -122,7 +122,7 @@ class NonResource:
         return Response(200, b"ok", content_type=text)
 
     def _slis(self) -> bytes:
-        """How each check is now, and how often it was found so: what upstream's probes are measured by."""
+        """Current state and result counts of each check, as in upstream's SLI metrics."""
         lines = ["# TYPE kubernetes_healthcheck gauge"]
         for root in ROOTS:
             for name, check in self._checks(root).items():
@@ -172,5 +172,5 @@ def version_info(version: str) -> dict[str, Any]:
 
 
 def no_page() -> Response:
-    """Upstream has no Status for a path beside all resources."""
+    """Upstream sends no Status for a path outside all resources."""
     return Response(404, b"404 page not found\n", content_type="text/plain; charset=utf-8")

@@ -1,6 +1,6 @@
-"""The query parameters of a request, read and checked as upstream does.
+"""Parses and validates query parameters as upstream does.
 
-`ListOptions` serves list, watch and deletecollection; `WriteOptions` every change.
+`ListOptions` serves list, watch and deletecollection; `WriteOptions` serves every write.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FALSE = {"0", "f", "false", "False", "FALSE", "F", ""}
 
 
 def parse_query(query: str) -> dict[str, str]:
-    """First value wins, as Go's `Values.Get` has it. Of a list all are kept, one a line."""
+    """The first value wins, as in Go's `Values.Get`. All values of `dryRun` are kept, one per line."""
     if not query:
         return {}
     found: dict[str, str] = {}
@@ -53,7 +53,7 @@ def boolean(query: Mapping[str, str], name: str) -> bool:
         return False
     if text in _TRUE:
         return True
-    # Go reads an unparsable boolean of a query as true: it was given, and it was not a "no".
+    # Go reads an unparsable boolean query parameter as true: it is present and not false.
     return True
 
 
@@ -70,7 +70,7 @@ def integer(query: Mapping[str, str], name: str) -> int:
 
 
 def revision(text: str) -> int:
-    """A resourceVersion of a list or watch: decimal, not negative."""
+    """Parses the resourceVersion of a list or watch: decimal, not negative."""
     if not text:
         return 0
     if not (text.isascii() and text.isdigit() and len(text) < 20):
@@ -88,11 +88,11 @@ class ListOptions:
     match: str = ""
     limit: int = 0
     token: str = ""
-    """Of `continue`; see `resume`."""
+    """The `continue` parameter; see `apply_continue_token`."""
     after: str = ""
-    """The decoded continue token's last key."""
+    """The last key, from the continue token."""
     at: int = 0
-    """The decoded continue token's revision; -1: go on with what there is now."""
+    """The revision, from the continue token; -1 continues with the current state."""
     timeout: int = 0
     bookmarks: bool = False
     send_initial: bool | None = None
@@ -114,7 +114,7 @@ def list_options(query: Mapping[str, str], watching: bool) -> ListOptions:
         bookmarks=boolean(query, "allowWatchBookmarks"),
         send_initial=boolean(query, "sendInitialEvents") if "sendInitialEvents" in query else None,
     )
-    # What cannot be read is told before what is not allowed.
+    # Parse errors are reported before forbidden combinations.
     if options.labels:
         parse_labels(options.labels)
     if options.fields:
@@ -129,14 +129,14 @@ def list_options(query: Mapping[str, str], watching: bool) -> ListOptions:
 
 
 def _begin_with_state(options: ListOptions) -> None:
-    """Who watches from nowhere is sent what there is, and a bookmark after it where bookmarks are wanted."""
+    """A watch without a revision starts with the current state, followed by a bookmark if bookmarks are allowed."""
     unasked = options.send_initial is None and not options.match and options.resource_version in ("", "0")
     if unasked and (options.bookmarks or options.token):
         options.send_initial, options.match = True, NOT_OLDER
 
 
 def resume(options: ListOptions) -> None:
-    """Where a list goes on, by its token."""
+    """Applies the continue token of a list."""
     if options.token:
         options.at, options.after = decode_continue(options.token)
         if options.resource_version and options.resource_version != "0":
@@ -261,7 +261,7 @@ class DeleteOptions:
 
 
 def delete_options(query: Mapping[str, str], body: dict[str, Any] | None) -> DeleteOptions:
-    """From the body when there is one, else from the query; a body wins as upstream has it."""
+    """Reads the body if there is one, else the query. The body wins, as upstream."""
     causes: list[Cause] = []
     if body is None:
         body = {}
@@ -302,7 +302,7 @@ def delete_options(query: Mapping[str, str], body: dict[str, Any] | None) -> Del
 
 
 def apply_options(options: WriteOptions) -> None:
-    """What an apply patch needs besides."""
+    """Checks the further requirements of an apply patch."""
     if not options.field_manager:
         raise invalid_object(
             "PatchOptions", "meta.k8s.io", "", [required("fieldManager", "is required for apply patch")]

@@ -1,6 +1,7 @@
-"""What a URL asks for: logical cluster, group, version, resource, namespace, name, subresource and verb.
+"""Parses a URL path into RequestInfo: logical cluster, group, version, resource, namespace, name and subresource. Also
+derives the verb.
 
-Pure text. Whether any of it exists is decided elsewhere.
+Pure. Does not check whether any of it exists.
 """
 
 from __future__ import annotations
@@ -11,19 +12,19 @@ from typing import NamedTuple
 ROOT = "root"
 WILDCARD = "*"
 READS = ("GET", "HEAD", "OPTIONS")
-"""Methods that change nothing."""
+"""HTTP methods that change nothing."""
 
 LONGEST = 1024
-"""Of paths that are remembered: those of objects are shorter, and others are not to fill the memory."""
+"""Longest path that is cached. Paths of objects are shorter, and longer ones must not fill the memory."""
 _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
 class Target(NamedTuple):
-    """A path of the resource API, or (with an empty `plural`) any other path."""
+    """A path of the resource API, or any other path if `plural` is empty."""
 
     cluster: str
     path: str
-    """What follows the cluster prefix."""
+    """The path after the cluster prefix."""
     group: str = ""
     version: str = ""
     plural: str = ""
@@ -31,7 +32,7 @@ class Target(NamedTuple):
     name: str = ""
     subresource: str = ""
     watched: bool = False
-    """Below `watch/`, as paths were before there was a query for it."""
+    """True for the legacy form below `watch/`, from before there was a query parameter for it."""
 
     @property
     def is_resource(self) -> bool:
@@ -73,7 +74,7 @@ def _resource(cluster: str, path: str, group: str, version: str, rest: list[str]
 
 
 def verb_of(method: str, target: Target, watching: bool) -> str:
-    """The verb RBAC knows: a GET of a collection is list or watch, a DELETE of one is deletecollection."""
+    """Returns the verb RBAC knows: GET of a collection is list or watch, DELETE of a collection is deletecollection."""
     if not target.plural:
         return method.lower()
     verb = _VERBS.get(method, method.lower())

@@ -1,7 +1,7 @@
-"""Empties a logical cluster that is going: everything it stored goes, whatever finalizers say.
+"""Deletes everything a logical cluster stored, regardless of finalizers.
 
-Nobody is left inside to act on a finalizer, and removal marks of bootstrap objects are no objects a client could
-delete; so the server does it itself, right before the LogicalCluster goes.
+Nothing is left in the cluster that could act on a finalizer, and a client cannot delete tombstones of bootstrap
+objects. So the server purges the cluster itself, right before its LogicalCluster is removed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ async def purge(core: Core, cluster: str) -> None:
 
 
 def _stored(core: Core, cluster: str) -> list[tuple[str, int]]:
-    """Keys and revisions of all that is in the store; objects of bootstrap that nobody wrote are not."""
+    """Keys and revisions of everything in the store. Unwritten bootstrap objects are not in it."""
     found = []
     for kind in core.cache.kinds.values():
         table = kind.tables.get(cluster)
@@ -41,5 +41,5 @@ def _stored(core: Core, cluster: str) -> list[tuple[str, int]]:
 
 
 async def _delete(core: Core, key: str, revision: int) -> None:
-    with suppress(CompareFailed):  # somebody wrote it meanwhile: the next round finds it
+    with suppress(CompareFailed):  # written meanwhile: the next round deletes it
         await core.store.delete(key, revision)

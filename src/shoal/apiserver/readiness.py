@@ -1,7 +1,7 @@
-"""Whether this server could answer with what the store holds: found out when somebody asks, not remembered.
+"""Readiness: whether this server can answer with the newest state of the store. Probed on request, not cached.
 
-A watch of the store that was cut looks like a quiet one for a while. So the store is asked for its newest revision,
-as for a fresh read, and the cache has to get there.
+A broken watch of the store looks like a quiet one for a while. So the store is asked for its newest revision, as for a
+fresh read, and the cache has to reach it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class Readiness:
         self._problem = ""
 
     def problem(self) -> str:
-        """As of the last look."""
+        """The result of the last probe."""
         return self._problem
 
     def look(self) -> Awaitable[None] | None:
-        """None: there was nothing to wait for."""
+        """Returns None if there was nothing to wait for."""
         try:
             fresh = self._store.fresh()
         except StoreError as error:

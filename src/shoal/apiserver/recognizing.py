@@ -1,6 +1,6 @@
-"""Whether a body is an object of the kind it was sent to: its apiVersion and kind, in upstream's words where not.
+"""Checks that a body is an object of the expected apiVersion and kind. Errors are worded as upstream's.
 
-Built-in kinds may leave both out; custom ones may not.
+Built-in kinds may omit both fields; custom ones may not.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ Object = dict[str, Any]
 
 _TYPE_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 SCHEME = 'in scheme "pkg/runtime/scheme.go:111"'
-"""Where upstream keeps its kinds, as it says itself."""
+"""Upstream's name of the scheme its kinds are registered in, as in its messages."""
 _JSON = {list: "array", str: "string", bool: "bool"}
 
 
 def unrecognized(body: bytes, kind: str, why: str) -> BadRequest:
-    """Shows the beginning of what came, as upstream does: text of an object, else its bytes. No kind: the why alone."""
+    """Shows the beginning of the body as upstream does: text for an object, else hex. Without a kind the message is the
+    reason alone.
+    """
     if not kind:
         return BadRequest(why)
     shown = body[:30].decode(errors="replace") if body[:1] == b"{" else body[:30].hex() or "<empty>"
@@ -33,12 +35,12 @@ def not_parsed(why: str) -> str:
 
 
 def no_object(value: object) -> str:
-    """Why something that is no object is none."""
+    """The decoding error for a value that is not an object."""
     return not_parsed(f"json: cannot unmarshal {_JSON.get(type(value), 'number')} into Go value of type {_TYPE_META}")
 
 
 def check_type_meta(obj: Object, body: bytes, kind: str) -> None:
-    """Both are text, and the first is a group and a version at most."""
+    """Both fields must be strings, and apiVersion has at most a group and a version."""
     for field in ("apiVersion", "kind"):
         value = obj.get(field)
         if value is not None and not isinstance(value, str):
@@ -50,13 +52,13 @@ def check_type_meta(obj: Object, body: bytes, kind: str) -> None:
 
 
 def check_kind(resource: Resource, obj: Object, body: bytes | None, *, lenient: bool) -> None:
-    """`body` is None where there is no text to show; `lenient` is who ignores unknown fields."""
+    """`body` is None if there is no text to show. `lenient` is set for fieldValidation=Ignore."""
     (_check_custom if resource.custom else _check_builtin)(resource, obj, body, lenient)
     obj["apiVersion"], obj["kind"] = resource.api_version, resource.kind
 
 
 def given_name(obj: Object) -> str:
-    """Of an object nobody has looked at yet; empty where it has none."""
+    """The name of an unchecked object; empty if it has none."""
     metadata = obj.get("metadata")
     return str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
 

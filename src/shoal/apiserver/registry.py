@@ -1,7 +1,7 @@
-"""Which resources a logical cluster serves: built-ins by profile, then what its CRDs define.
+"""The resources a logical cluster serves: built-ins by profile, then its CRDs.
 
-Pure tables: nothing is read or written here. `Resource` is one served group/version/resource; everything
-that answers a request (verbs, discovery, OpenAPI, tables) is given one.
+Pure tables without I/O. `Resource` is one served group/version/resource. Verbs, discovery, OpenAPI and tables all work
+on it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NO_RULES = Rules()
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A printer column. `path` is the JSONPath of a CRD column; built-ins give `cell` instead."""
+    """A printer column. `path` is the JSONPath of a CRD column; built-ins set `cell` instead."""
 
     name: str
     type: str = "string"
@@ -64,21 +64,23 @@ class Resource:
     status: bool = False
     scale: ScalePaths | None = None
     subresources: Mapping[str, tuple[str, str, str, tuple[str, ...]]] = field(default_factory=dict)
-    """Further ones (token, finalize…): name -> (group, version, kind, verbs) of what they take."""
+    """Further subresources (token, finalize…): name -> (group, version, kind, verbs) of what they accept."""
     columns: tuple[Column, ...] = ()
-    """After Name and before Age as upstream does; empty: Name and Age only."""
+    """Between Name and Age, as upstream. Empty: Name and Age only."""
     selectable: tuple[str, ...] = ()
     """Field selectors besides metadata.name and metadata.namespace."""
     schema: Callable[[], Object | None] = lambda: None
-    """The OpenAPI v3 schema of the kind with `$ref`s into `#/components/schemas/` (built-ins) or structural."""
+    """The OpenAPI v3 schema of the kind: with `$ref`s into `#/components/schemas/` for built-ins, structural for custom
+    kinds.
+    """
     schema_hash: str = ""
     model: Callable[[], Model] = no_model
-    """The schema compiled: what may be written, and who owns which field."""
+    """The compiled schema."""
     rules: Rules = NO_RULES
     conversion: Conversion | None = None
-    """Who makes objects of this version out of those of others; None: they differ in the apiVersion only."""
+    """The webhook that converts objects of other versions to this one. None: versions differ in apiVersion only."""
     deprecated: str = ""
-    """A deprecation warning to send with every answer, or empty."""
+    """Deprecation warning sent with every response, or empty."""
 
     @property
     def api_version(self) -> str:
@@ -86,27 +88,27 @@ class Resource:
 
     @property
     def stored_group(self) -> str:
-        """Where it is one of two forms, the group of the one that is stored, by which its objects are told."""
+        """The group the objects are stored under, which differs for a StorageAlias."""
         return self.group if self.rules.shared is None else self.rules.shared.group
 
     def normalise(self, obj: Object) -> bool:
-        """Prunes and defaults an object read back under a newer schema; tells whether it changed."""
+        """Prunes and defaults an object read back under a newer schema. Returns whether it changed."""
         return self.model().normalise(obj)
 
     @property
     def group_resource(self) -> str:
-        """`deployments.apps`, as error messages name it."""
+        """`deployments.apps`, as in error messages."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     def forbidden(self, obj: dict[str, Any], why: str, causes: Iterable[Cause] = ()) -> Forbidden:
-        """Of an object, which may have no name yet."""
+        """Builds the error for an object, which may have no name yet."""
         name = obj["metadata"].get("name") or ""
         said = f'{self.group_resource} "{name}" is forbidden: {why}'
         return Forbidden(said, name=name, group=self.group, kind=self.plural, causes=causes)
 
 
 class Registry:
-    """The resources of one logical cluster. Replaced as a whole when its CRDs change, never edited."""
+    """The resources of one logical cluster. Immutable: replaced as a whole when its CRDs change."""
 
     def __init__(self, resources: Iterator[Resource] | list[Resource]) -> None:
         self._by_path: dict[tuple[str, str, str], Resource] = {}
@@ -121,15 +123,15 @@ class Registry:
         return self._by_path.get((group, version, plural))
 
     def groups(self) -> list[str]:
-        """In the order discovery lists them."""
+        """In discovery order."""
         return list(self._versions)
 
     def has_own(self, group: str) -> bool:
-        """Whether the group is a built-in one, which answers for all paths below it."""
+        """Reports whether the group is built in. A built-in group answers for all paths below it."""
         return any(resource.group == group and not resource.custom for resource in self)
 
     def versions(self, group: str) -> list[str]:
-        """Preferred first."""
+        """Preferred version first."""
         return self._versions.get(group, [])
 
     def resources(self, group: str, version: str) -> list[Resource]:

@@ -1,7 +1,7 @@
-"""From cached entries to the bytes of an answer, in the form the client asked for.
+"""Builds responses from cached objects, in the negotiated output.
 
-The common case touches nothing: the entry's bytes are the answer. Decoding happens only for another version,
-for a schema that changed since the object was written, for tables and for metadata alone.
+Usually the cached bytes are the response. Decoding is needed only for another version, for a schema that changed since
+the object was written, for tables and for metadata alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Object = dict[str, Any]
 
 
 def served(resource: Resource, entry: Entry) -> bytes:
-    """The object's bytes in the version asked for."""
+    """The object's bytes in the requested version."""
     if not resource.custom or entry.normal == resource.schema_hash:
         shared = resource.rules.shared
         return entry.data if shared is None else splice(encode(shared.from_stored(entry.object())), entry.revision)
@@ -45,7 +45,7 @@ def served_object(resource: Resource, entry: Entry) -> Object:
 
 
 def message(resource: Resource, entry: Entry) -> bytes:
-    """The protobuf message of a built-in kind's object, made once."""
+    """The protobuf message of a built-in object, encoded once."""
     if resource.rules.shared is not None:
         return protobuf.message(served_object(resource, entry))
     if entry.message is None:
@@ -54,7 +54,7 @@ def message(resource: Resource, entry: Entry) -> bytes:
 
 
 def one(resource: Resource, view: View, data: bytes, now: float, status: int = 200, include: str = "") -> Response:
-    """An answer with one object, given as served bytes."""
+    """A response with one object, given as served bytes."""
     if view.mode == "object":
         return Response(status, data)
     if view.listed:
@@ -84,7 +84,7 @@ def partial(obj: Object, version: str) -> Object:
 
 
 def _not_so(resource: Resource, asked: str, is_so: str, kind: str) -> NotAcceptable:
-    """Upstream names its Go type."""
+    """The message names the Go type, as upstream."""
     name = kind if resource.custom else f"*{resource.group.partition('.')[0] or 'core'}.{kind}"
     return NotAcceptable(f"you requested {asked}, but the requested object {is_so} ({name})")
 
@@ -92,7 +92,7 @@ def _not_so(resource: Resource, asked: str, is_so: str, kind: str) -> NotAccepta
 BATCH = 256
 """Objects joined into one piece of a large list: pieces of about a megabyte, never one giant copy."""
 MOST_JOINED = 4
-"""Lists of one table whose bodies are kept: they cost as much memory as the objects in them."""
+"""Cached list bodies per table. They cost as much memory as the objects in them."""
 
 
 def many(
@@ -103,7 +103,7 @@ def many(
     now: float,
     include: str,
 ) -> Response:
-    """A list. Entries with their cluster's name are of the wildcard view."""
+    """A list response. Entries with a cluster name belong to the wildcard view."""
     if view.form == PROTOBUF and view.mode == "object" and not (entries and isinstance(entries[0], tuple)):
         messages = [message(resource, entry) for entry in entries if isinstance(entry, Entry)]
         return _protobuf_list(resource, metadata, _joined_messages(messages))
@@ -127,7 +127,7 @@ def many(
 
 
 def everything(resource: Resource, table: Table, namespace: str, metadata: Object, form: str = "") -> Response:
-    """A whole namespace, or all of them: what informers ask for, many of them at once, so it is joined once."""
+    """A list of one namespace or of all. Many informers ask for it at once, so the joined body is cached."""
     asked = (resource.api_version, resource.schema_hash, namespace, form)
     pieces = table.joined.get(asked)
     if pieces is None:
@@ -141,9 +141,9 @@ def everything(resource: Resource, table: Table, namespace: str, metadata: Objec
 
 
 def _joined(resource: Resource, data: list[bytes]) -> list[bytes]:
-    """The items in large pieces; all but the first begin with a comma.
+    """Joins the items into large pieces. All but the first begin with a comma.
 
-    Those of built-in kinds come without apiVersion and kind, of custom ones with: upstream's types do not have them.
+    Items of built-in kinds omit apiVersion and kind, items of custom kinds keep them, as upstream's types do.
     """
     data = data if resource.custom else list(map(untyped, data))
     first = [b",".join(data[:BATCH])]
@@ -152,7 +152,7 @@ def _joined(resource: Resource, data: list[bytes]) -> list[bytes]:
 
 def _list(resource: Resource, metadata: Object, pieces: list[bytes]) -> Response:
     if resource.custom and "continue" not in metadata:
-        # Custom kinds are written without Go's types, which would leave it out.
+        # Upstream encodes custom kinds without Go types, so the empty field is not omitted.
         metadata = {"continue": "", **metadata}
     head = orjson.dumps({"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": metadata})
     body = [head[:-1] + b',"items":[', *pieces, b"]}\n"]

@@ -1,6 +1,6 @@
-"""The answers to access reviews, rules reviews, subject reviews and token reviews.
+"""Responses of access reviews, rules reviews, subject reviews and token reviews.
 
-Pure: nothing is stored. Each takes the decoded object of a create request and gives the object to send.
+Pure: nothing is stored. Each function takes the decoded object of a create request and returns the response object.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def answer(
     namespace: str = "",
     now: float = 0.0,
 ) -> Object:
-    """`namespace` is the URL's (LocalSubjectAccessReview only), `now` stamps a SelfSubjectReview."""
+    """`namespace` is that of the URL (LocalSubjectAccessReview only). `now` is the creation time of a
+    SelfSubjectReview.
+    """
     if kind in _ACCESS_REVIEWS:
         return _access(kind, obj, user, cluster, authorizer, namespace)
     if kind == "SelfSubjectRulesReview":
@@ -68,7 +70,7 @@ def _access(kind: str, obj: Object, user: User, cluster: str, authorizer: Author
     if resource is not None:
         wanted = _resource_attributes(cluster, resource)
     else:
-        # An empty path is matched by the rule for every path only, and so is a bare star.
+        # Only the rule for every path matches an empty path or a bare star.
         wanted = Attributes(cluster, _text(other or {}, "verb"), path=_text(other or {}, "path") or "*")
     decision = authorizer.authorize(user, wanted)
     status: Object = {"allowed": decision.allowed}
@@ -134,7 +136,7 @@ def _field_requirement_causes(requirement: Object, path: str) -> Iterator[Cause]
 
 
 def _selector_problems(resource: Object) -> Iterator[str]:
-    """Selectors that cannot be understood are left out: the check is then for more, never for less."""
+    """Selectors that cannot be parsed are ignored: the check is then for more, never for less."""
     for field in ("fieldSelector", "labelSelector"):
         selector = _optional(resource, field) or {}
         raw, requirements = _text(selector, "rawSelector"), _objects(selector, "requirements")

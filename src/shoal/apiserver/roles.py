@@ -1,4 +1,4 @@
-"""RBAC's view of the cache: roles and bindings of a cluster, and a number that moves when one changes."""
+"""RoleGetter over the watch cache: roles and bindings of a cluster, and a generation that changes with them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class CachedRoles:
         return self._generations.get(cluster, 0)
 
     def forget(self, cluster: str) -> None:
-        """A cluster that is gone: one made anew under its name counts from the beginning."""
+        """Forgets a deleted cluster. A new cluster of the same name starts from the beginning."""
         self._generations.pop(cluster, None)
 
     def cluster_role_bindings(self, cluster: str) -> list[Object]:

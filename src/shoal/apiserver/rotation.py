@@ -1,7 +1,7 @@
-"""Serving certificates that change while the server runs: renewed before their end, or replaced on disk.
+"""Reloads the serving certificate while the server runs: renewed before expiry, or replaced on disk.
 
-The authority renews its own; whatever is in the files then, new connections get. Files that cannot be used leave
-everything as it was, with a line in the log.
+The authority renews its own certificate. New connections get whatever is in the files. Unusable files change nothing
+and are logged.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Rotation:
         clock: Clock,
         renew: Callable[[ssl.SSLContext], None],
     ) -> None:
-        """`renew` is given the context for connections from then on."""
+        """`on_reload` gets the TLS context for new connections."""
         self._authority, self._names, self._clock, self._renew = authority, names, clock, renew
         self._seen = self._stamps()
 
@@ -39,7 +39,7 @@ class Rotation:
             await self.look()
 
     async def look(self) -> bool:
-        """Whether something else is served now."""
+        """Returns whether the served certificate changed."""
         try:
             await asyncio.to_thread(self._authority.ensure_serving, self._names)
             found = self._stamps()

@@ -1,7 +1,7 @@
-"""Paths beside the Kubernetes API that something else answers, by their first segment.
+"""Routes beside the Kubernetes API, by their first path segment.
 
-An open route gets its requests as they come: whoever answers them at last authenticates them. A guarded one gets
-those of users who may do what its path stands for. What is behind a route is the composition's business.
+A passthrough route gets its requests unread; the server that finally answers them authenticates. An authorized route
+gets only requests of users with the permission its path stands for. `assemble` decides what is behind a route.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class OpenRoute:
 class GuardedRoute:
     handler: Callable[[Request], Answer]
     wanted: Callable[[str], Attributes]
-    """What the user must be allowed to do for this path; raises NotFound for paths there are none of."""
+    """Returns the permission required for a path. Raises NotFound for an unknown path."""
 
 
 Route = OpenRoute | GuardedRoute
@@ -32,10 +32,10 @@ class Routes:
     def __init__(self, routes: Mapping[str, Route]) -> None:
         self._routes = dict(routes)
         self.prefixes = tuple(f"/{name}/" for name, route in routes.items() if isinstance(route, OpenRoute))
-        """How paths of open routes begin."""
+        """Path prefixes of passthrough routes."""
 
     def opened(self, path: str) -> tuple[str, Handler]:
-        """The name and the handler of the open route of a path."""
+        """Name and handler of the passthrough route of a path."""
         name = _first(path)
         return name, self._routes[name].handler
 

@@ -1,7 +1,7 @@
-"""What is special about writing a kind, as data: one `Rules` per resource, given to the generic verbs.
+"""Strategies: the per-kind hooks of the generic verbs, as data.
 
-Each function is pure; what needs the rest of the server (escalation, name acceptance, namespaces) is
-admission, in `apiserver.admission`.
+Each hook is pure. Checks that need the rest of the server (escalation, name acceptance, namespaces) are admission
+plugins in `apiserver.admission`.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ def _quiet(obj: Object, old: Object | None) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """A resource that is stored as one of another group: the same objects, in two forms."""
+    """A resource whose objects are stored under another group: the same objects in two forms."""
 
     group: str
     to_stored: Callable[[Object], Object]
     from_stored: Callable[[Object], Object]
     stored_path: Callable[[str], str]
-    """Where the stored form has a field of this one."""
+    """Maps a field path to the stored form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,40 +56,43 @@ class Rules:
     create_on_update: bool = False
     """PUT of an object that does not exist creates it."""
     returns_deleted: bool = False
-    """DELETE answers with the object that was, not with a Status."""
+    """DELETE returns the deleted object instead of a Status."""
     status_on_create: bool = False
-    """A new object may come with a status, though status is a subresource."""
+    """A new object may have a status, though status is a subresource."""
     status_metadata: bool = False
-    """A write to /status may change labels, annotations, finalizers and owners too."""
+    """A write to /status may also change labels, annotations, finalizers and owners."""
     plain_finalizers: bool = False
-    """Finalizers without a domain are not refused, as upstream has it outside the kinds of its core."""
+    """Finalizers without a domain are accepted, as upstream does outside its core kinds."""
     suffixed: bool = True
-    """A generateName gets random letters; of a kind whose names mean something it is the name."""
+    """generateName gets a random suffix. If false, generateName is the name itself, for kinds whose names have a
+    meaning.
+    """
     name: Callable[[str], list[str]] = is_dns1123_subdomain
     named: Callable[[Object], NameRule] | None = None
-    """(object): the rule for its name, where that depends on what else it says."""
+    """(object): the name rule, if it depends on the rest of the object."""
     prefix: bool = True
-    """A generateName is looked at by itself, not only the name that comes of it."""
+    """generateName is validated itself, not only the resulting name."""
     default: Callable[[Object], None] = _nothing
     prepare_create: Callable[[Object], None] = _nothing
     prepare_update: Callable[[Object, Object], None] = _as_it_is
-    """(new, old): carries over what a client cannot change."""
+    """(new, old): keeps the fields a client cannot change."""
     prepare_status: Callable[[Object, Object], None] = _as_it_is
     complete: Callable[[Object], None] = _nothing
-    """What a new object gets after it was found valid."""
+    """Applied to a new object after validation."""
     prepare_delete: Callable[[Object, str], None] = _no_mark
-    """(object, now): what a deletion leaves to be done first, as finalizers and conditions."""
+    """(object, now): sets finalizers and conditions for what must happen before the deletion completes."""
     grace: Callable[[Object, int | None], int] | None = None
-    """(object, seconds asked for): how long a deletion waits for somebody to end what the object stands for."""
+    """(object, requested seconds): the grace period of a deletion."""
     validate: Callable[[Object, Object | None], list[Cause]] = _fine
-    """(object, old one or None)."""
+    """(object, old object or None)."""
     warn: Callable[[Object, Object | None], list[str]] = _quiet
-    """(object, old one or None): what is odd about a valid object, to be told beside the answer."""
+    """(object, old object or None): warnings about a valid object, sent with the response."""
     field: Callable[[Object, str], str] | None = None
-    """(object, path): what a field selector compares, of a kind where that is not plainly the field of that path."""
+    """(object, path): the value a field selector compares, if it is not simply the field at that path."""
     shared: Shared | None = None
     alone: bool = False
-    """It has two forms, and what was owned in the one is nobody's after a write in the other."""
+    """The resource has two forms, and a write in one form drops the field owners of the other."""
     resets: Mapping[str, Object] | None = None
-    """By subresource, empty for the object itself: what a write to it does not write, where that is not all of status
-    or all but status; nobody owns it by such a write. As FieldsV1."""
+    """By subresource (empty: the object itself), as FieldsV1: fields that a write to it does not write and therefore
+    does not own. Needed where that is neither all of status nor everything but status.
+    """

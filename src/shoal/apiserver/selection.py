@@ -1,4 +1,4 @@
-"""Label and field selectors of one request, as one question: does this entry belong?"""
+"""SelectionPredicate: the label and field selector of one request as one test."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Selection:
         self._stored_path = stored_path
         self._field = field or field_value
         self.pin = pin
-        """A value it asks for, by which what it is about can be found."""
+        """The required value by which matching objects and watchers can be found."""
         self._needles = _needles(fields) if fields is not None and field is None else ()
 
     def matches(self, entry: Entry) -> bool:
@@ -62,7 +62,7 @@ class Selection:
 
     @property
     def name(self) -> str:
-        """The one object asked for by `metadata.name=x`, for RBAC's resourceNames; else empty."""
+        """The name required by `metadata.name=x`, for RBAC's resourceNames; else empty."""
         if self._fields is not None:
             for path, operator, wanted in self._fields.terms:
                 if path == "metadata.name" and operator != "!=":
@@ -74,11 +74,11 @@ _REFUSED = {
     "jobs.batch": 'field label "{}" not supported for Job',
     "resourceslices.resource.k8s.io": "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {}",
 }
-"""Kinds that say it in words of their own."""
+"""Kinds with their own wording."""
 
 
 def selection(resource: Resource, labels: str, fields: str) -> Selection | None:
-    """None: everything belongs."""
+    """Returns None if everything matches."""
     if not labels and not fields:
         return None
     label_selector = parse_labels(labels) if labels else None
@@ -121,7 +121,7 @@ def _reading(
             try:
                 return field(entry.object(), path)
             except (AttributeError, IndexError, KeyError, TypeError):
-                return ""  # of an object of no usual shape
+                return ""  # the object has an unexpected shape
 
         return read_field
     read = _reader(path)
@@ -130,7 +130,7 @@ def _reading(
 
     def read_custom(entry: Entry) -> str:
         try:
-            # As the schema has it now: what is read of the same entry later must not differ.
+            # Read by the current schema: a later read of the same entry must not differ.
             return read(served(resource, entry))
         except Exception:
             log.exception("%s %s cannot be read by its schema", resource.plural, entry.key)
@@ -140,6 +140,6 @@ def _reading(
 
 
 def _needles(fields: FieldSelector) -> tuple[bytes, ...]:
-    """Bytes an object must hold to be selected: most are told apart without decoding them."""
+    """Bytes a matching object must contain. They rule out most objects without decoding."""
     plain = [wanted for _, operator, wanted in fields.terms if operator != "!=" and wanted.isascii()]
     return tuple(wanted.encode() for wanted in plain if wanted.isprintable() and not set(wanted) & set('"\\'))

@@ -1,7 +1,7 @@
-"""Logical clusters that nobody asks anything sleep: what can be made again is let go, and nothing is written.
+"""Drops derived state of idle logical clusters. Nothing is written.
 
-Objects stay where they are, and so do open watches, which need nothing of it. The first request wakes a cluster by
-looking: bootstrap objects are laid again, its registry found again, its users judged again. Root never sleeps.
+Objects and open watches stay. The first request reactivates a cluster: bootstrap objects, registry and authorization
+decisions are rebuilt on access. Root is never idle.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from shoal.kinds.logicalcluster import GROUP, PLURAL
 from shoal.kinds.logicalcluster import IDLE_SECONDS as IDLE_SECONDS
 
 TOGETHER = 20
-"""Clusters put to sleep before others get a turn."""
+"""Clusters evicted before the event loop gets a turn."""
 MANY = 100
-"""Clusters whose memory is worth the time of giving it back to the kernel."""
+"""Evictions from which on returning memory to the kernel is worth the time."""
 
 
 class Sleep:
     def __init__(self, core: Core, idle: float = IDLE_SECONDS) -> None:
-        """A cluster sleeps when it was asked nothing for `idle` seconds, or for half as long."""
+        """A cluster becomes idle when it had no request for `idle_seconds`, or for half as long."""
         self._core, self._idle = core, idle
         self._recent: set[str] = set()
-        """Asked between the last two looks."""
+        """Clusters used between the last two runs."""
 
     async def run(self) -> None:
         while True:

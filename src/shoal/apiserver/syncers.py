@@ -1,4 +1,4 @@
-"""Which objects of root are meant for which workload Cluster, from the cache: what `authz.syncers` asks."""
+"""The syncer graph of `authz.syncer` from the watch cache: which objects of root relate to which workload Cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class CachedMeant:
         self._cache = cache
 
     def _find(self, group: str, plural: str, namespace: str, name: str) -> Object | None:
-        # Kinds nobody has stored anything of are not made up for who asks for them.
+        # A lookup must not create a cache for a resource without stored objects.
         kind = self._cache.kinds.get(f"{group or 'core'}/{plural}")
         entry = kind.get(ROOT, namespace, name) if kind is not None else None
         return entry.object() if entry is not None else None

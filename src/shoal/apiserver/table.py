@@ -1,4 +1,4 @@
-"""Objects as a meta.k8s.io Table, which is what `kubectl get` prints."""
+"""Converts objects to a meta.k8s.io Table, as printed by `kubectl get`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def make_table(
     metadata: Object,
     headers: bool = True,
 ) -> Object:
-    """`include` is the includeObject parameter: None, Metadata (the default) or Object."""
+    """`include_object` is the includeObject parameter: None, Metadata (the default) or Object."""
     check_include(include)
     columns = resource.columns or _DEFAULT
     cells = [_cell(column) for column in columns]
@@ -49,7 +49,7 @@ def make_table(
 
 
 def _has_name(columns: tuple[Column, ...]) -> bool:
-    """Only a built-in kind may put the name elsewhere than first."""
+    """Only a built-in kind may have the name elsewhere than first."""
     return any(column.name == "Name" and column.cell is not None for column in columns)
 
 
@@ -107,7 +107,7 @@ def _cell(column: Column) -> Callable[[Object, float], object]:
 
 
 def _shown(value: Any, kind: str, now: float) -> object:
-    """A value as its column's type prints it; what does not fit the type is left empty, as upstream."""
+    """Formats a value by its column's type. A value that does not fit the type is left empty, as upstream."""
     if kind == "string":
         return _text(value)
     if kind == "date":
@@ -120,7 +120,7 @@ def _shown(value: Any, kind: str, now: float) -> object:
 
 
 def _age(moment: str, now: float) -> str:
-    # An empty time is not known yet; any other text that is no time is a mistake.
+    # An empty time is not set yet; any other text that is not a time is invalid.
     return human_since(moment, now) if not moment or parse_time(moment) is not None else "<invalid>"
 
 

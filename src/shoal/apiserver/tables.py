@@ -1,4 +1,4 @@
-"""The objects of one kind in one logical cluster, in order; by the value of a field where that is asked for often."""
+"""The objects of one resource in one logical cluster, in key order, with field indexes for repeated selectors."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from shoal.apiserver.fields import NAME, Index, Pin
 
 MOST_INDEXES = 4
 INDEXED = 64
-"""Objects from which on an index is worth its keep."""
+"""Number of objects from which on an index pays off."""
 
 
 class Table:
-    """The objects of one kind in one cluster, in key order."""
+    """The objects of one resource in one cluster, in key order."""
 
     __slots__ = ("based", "entries", "indexes", "joined", "keys")
 
@@ -22,11 +22,11 @@ class Table:
         self.entries: dict[str, Entry] = {}
         self.keys: list[str] = []
         self.based = False
-        """Whether the bootstrap objects have been laid under the stored ones."""
+        """Whether the bootstrap objects have been added to the stored ones."""
         self.joined: dict[object, list[bytes] | None] = {}
-        """Bodies of lists that were asked for again while nothing changed (None: asked for once)."""
+        """Bodies of lists that were requested again while nothing changed (None: requested once)."""
         self.indexes: dict[Hashable, Index | None] | None = None
-        """By field; likewise."""
+        """By trigger key; likewise."""
 
     def put(self, entry: Entry) -> Entry | None:
         key = entry.key
@@ -55,8 +55,9 @@ class Table:
                 index.put(old, new)
 
     def select(self, namespace: str, after: str = "", pin: Pin | None = None) -> list[Entry]:
-        """In key order; one namespace or (empty) all; `after` is the last key of the page before. With a pin there may
-        be fewer, and all that have its value are among them."""
+        """Returns objects in key order, of one namespace or (empty) all. `after` is the last key of the previous page.
+        With a trigger the result may be a superset of the objects with its value, but never misses one.
+        """
         keys = self._pinned(namespace, pin) if pin is not None else None
         if keys is not None:
             found = [self.entries[key] for key in keys if key > after and key in self.entries]
@@ -72,7 +73,7 @@ class Table:
         return [self.entries[key] for key in self.keys[low:high]]
 
     def _pinned(self, namespace: str, pin: Pin) -> list[str] | None:
-        """The keys of those with that value. None: they have to be looked for."""
+        """The keys of objects with that value. None if there is no index."""
         if pin.field == NAME:
             key = f"{namespace}/{pin.value}"
             return [key] if namespace or key in self.entries else None
@@ -90,8 +91,9 @@ class Table:
         return index.keys(pin.value)
 
     def sleep(self) -> bool:
-        """Lets go of what is made again by looking: bootstrap objects, bodies of lists, what was read of objects.
-        Tells whether nothing is left."""
+        """Drops what is rebuilt on access: bootstrap objects, list bodies, derived values. Returns whether nothing is
+        left.
+        """
         if self.based:
             self.entries = {key: entry for key, entry in self.entries.items() if not entry.virtual}
             self.keys = [key for key in self.keys if key in self.entries]

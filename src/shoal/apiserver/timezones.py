@@ -1,6 +1,7 @@
-"""Which time zones there are: those of the system, or of the package tzdata.
+"""Known time zones: those of the system, or of the package tzdata.
 
-Where neither is installed nothing is refused, for then nobody knows; a CronJob in a zone says so in an Event.
+If neither is installed every zone is accepted, because none can be checked. A CronJob with a zone then reports it in an
+Event.
 """
 
 from __future__ import annotations

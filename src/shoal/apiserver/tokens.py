@@ -1,8 +1,8 @@
-"""Service-account tokens: JWTs signed ES256 with the server's key, one issuer per logical cluster.
+"""Service-account tokens: ES256-signed JWTs with the server's key, one issuer per logical cluster.
 
-Issues and verifies; knows neither requests nor users. Whether the service account and the object a token
-is bound to still exist is asked of `lookup` on every verification. `es256`, and `cryptography` with it, is
-imported on first use: a start that signs nothing does not wait for it.
+Issues and verifies tokens; knows neither requests nor users. Every verification asks `lookup` whether the service
+account and the bound object still exist. `es256`, which imports `cryptography`, is imported on first use, so a start
+that signs nothing does not wait for it.
 """
 
 from __future__ import annotations
@@ -28,22 +28,23 @@ if TYPE_CHECKING:
     from shoal.apiserver.es256 import Key, PublicKey
 
 Lookup = Callable[[str, str, str, str], str | None]
-"""(cluster, resource, namespace, name) -> uid, or None when it does not exist or is being deleted.
-Asked for `serviceaccounts`, `pods`, `secrets` and `nodes` (namespace empty)."""
+"""(cluster, resource, namespace, name) -> uid, or None if it does not exist or is being deleted. Used for
+`serviceaccounts`, `pods`, `secrets` and `nodes` (namespace empty).
+"""
 
 Brought = Callable[[str], Sequence[str]]
-"""Cluster -> the public keys (DER, base64) of the servers it was on before: their tokens stay good in it."""
+"""Cluster -> public keys (DER, base64) of the servers the cluster was on before. Their tokens stay valid in it."""
 
 MAX_TOKEN = 16_384
 LEEWAY = 60.0
-"""Seconds by which clocks may differ, as upstream allows."""
+"""Allowed clock skew in seconds, as upstream."""
 
 _BOUND = {"pod": "pods", "secret": "secrets", "node": "nodes"}
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What a good token says. `recheck` repeats the checks that time and deletion can undo."""
+    """The claims of a valid token. `recheck` repeats the checks that time and deletion can invalidate."""
 
     cluster: str
     namespace: str
@@ -64,7 +65,7 @@ class Verified:
             raise Unauthorized(f"service account {self.namespace}/{self.name} is gone or is another one")
         for kind, (name, uid) in self.bound.items():
             if kind == "node" and "pod" in self.bound:
-                continue  # only says where the pod runs; the pod is what the token lives and dies with
+                continue  # informational: the token is bound to the pod, not to its node
             if lookup(cluster, _BOUND[kind], "" if kind == "node" else self.namespace, name) != uid:
                 raise Unauthorized("service account token has been invalidated")
 
@@ -87,7 +88,7 @@ class TokenSigner:
         bound: Mapping[str, tuple[str, str]],
         now: float,
     ) -> tuple[str, float]:
-        """A token and when it expires. No audiences: the cluster's API."""
+        """Returns a token and its expiry. Without audiences it is for the cluster's API."""
         metadata, start = service_account["metadata"], int(now)
         namespace, name = metadata["namespace"], metadata["name"]
         private: dict[str, Any] = {"namespace": namespace, "serviceaccount": {"name": name, "uid": metadata["uid"]}}
@@ -114,7 +115,9 @@ class TokenSigner:
         return token, float(start + seconds)
 
     def verify(self, token: str, cluster: str, now: float, lookup: Lookup, audiences: Sequence[str] = ()) -> Verified:
-        """What the token says, or Unauthorized with the reason. No audiences: the cluster's API."""
+        """Returns the verified token or raises Unauthorized with the reason. Without audiences it must be for the
+        cluster's API.
+        """
         claims = self._claims(token, cluster)
         if claims.get("iss") != self.issuer(cluster):
             raise Unauthorized("token issuer is invalid")
@@ -151,7 +154,7 @@ class TokenSigner:
 
     @property
     def public_key(self) -> str:
-        """Its own, as `Brought` has them."""
+        """This server's public key, in the form of `FormerKeySource`."""
         return base64.b64encode(self._key.public_der()).decode()
 
     @cached_property
@@ -165,13 +168,15 @@ class TokenSigner:
 
         found = {}
         for each in self._brought(cluster):
-            with suppress(ValueError):  # what is no key opens nothing
+            with suppress(ValueError):  # an invalid key is ignored
                 der = base64.b64decode(each, validate=True)
                 found[_key_id(der)] = public_key(der)
         return found
 
     def _claims(self, token: str, cluster: str) -> dict[str, Any]:
-        """The claims, once the signature is known to be ours, or that of a server the cluster was on."""
+        """Returns the claims after verifying the signature by this server's key, or by the key of a server the cluster
+        was on before.
+        """
         parts = token.split(".", 3)
         if len(token) > MAX_TOKEN or len(parts) != 3 or not token.isascii():
             raise Unauthorized("invalid bearer token")
@@ -188,7 +193,7 @@ class TokenSigner:
 
 
 def signing_key(path: Path) -> bytes:
-    """The PEM of the server's key, made on first use and readable by its owner only."""
+    """The PEM of the server's key, created on first use and readable by its owner only."""
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
@@ -262,7 +267,7 @@ def _encode(data: bytes) -> str:
 
 
 def _decode(part: str) -> bytes:
-    """Strict: one string for one value, so that a token cannot be respelt."""
+    """Strict: one string for one value, so that a token has only one spelling."""
     try:
         data = base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
     except (binascii.Error, ValueError):

@@ -1,6 +1,6 @@
-"""A request as a span: those whose client asks for it (`traceparent`), and writes of anybody but Shoal's own loops.
+"""Request spans: for requests with a `traceparent`, and for writes by anyone but Shoal's own controllers.
 
-Loops write all the time: what they do of themselves is no story, what they do because of a traced change is.
+Controllers write all the time. Their own writes are not traced; writes they make because of a traced change are.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from shoal.telemetry import tracing
 
 UNTOLD = ("events", "leases", "tokenreviews", "subjectaccessreviews", "selfsubjectaccessreviews")
 OWN_LOOPS = "shoal-"
-"""How their agents begin."""
+"""Prefix of the controllers' user agents."""
 
 
 def span_of(tracer: tracing.Tracer, request: Request, target: Target) -> tracing.Span | None:
-    """None: it is not traced."""
+    """Returns None if the request is not traced."""
     given = request.headers.get("traceparent", "")
     parent = tracing.parsed(given) if given else None
     if parent is None:

@@ -1,6 +1,7 @@
-"""One write at a time in a namespace with a quota: the next one is checked against what the last has stored.
+"""Serialises writes per namespace while a ResourceQuota exists.
 
-A write that others have queued before it is not in the cache yet, so two that fit alone could pass together.
+Quota usage is counted from the cache, which lags writes that are still queued: two writes that fit alone could
+otherwise pass together.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ T = TypeVar("T")
 
 
 def takes_turns(core: Core, call: Call) -> bool:
-    """Whether a quota of the namespace may look at the write."""
+    """Reports whether a quota of the namespace may apply to the write."""
     if not call.namespace or call.verb not in ("create", "update", "patch") or not is_charged(core, call):
         return False
     if call.verb == "create":
         return not call.target.subresource
-    # What is only counted changes nothing by a change; but a PUT or an apply may create.
+    # An update does not change an object count, but PUT and apply may create.
     return call.target.subresource in ("", "resize") and (is_measured(call) or call.entry() is None)
 
 
 async def take_turn(place: Place, write: Callable[[Core, Call], Awaitable[T]], core: Core, call: Call) -> T:
-    """Carries the write out when it is its turn there, until it is durable and in the cache."""
+    """Runs the write under the lock until it is durable and in the cache."""
     async with core.locks.at(place):
         call.turns = (*call.turns, place)
         return await write(core, call)
@@ -38,13 +39,17 @@ def namespace_of(call: Call) -> Place:
 
 
 def services_of(call: Call) -> Place:
-    """Services take turns in the whole cluster: each sees the addresses and ports the last one took."""
+    """Services are serialised in the whole cluster: each write sees the addresses and ports the previous one
+    allocated.
+    """
     return call.target.cluster, "/services"
 
 
 @asynccontextmanager
 async def turn(core: Core, call: Call) -> AsyncIterator[None]:
-    """For the last part of a write that webhooks have looked at: these may write there before they answer."""
+    """Locks for the last part of a write that webhooks have reviewed: the webhooks may write there before they
+    respond.
+    """
     wanted = [namespace_of(call)] if takes_turns(core, call) else []
     if (call.resource.group, call.resource.plural) == ("", "services") and not call.target.subresource:
         wanted.append(services_of(call))

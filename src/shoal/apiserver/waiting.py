@@ -1,4 +1,4 @@
-"""One future that becomes another: for answers that are made later than they are waited for."""
+"""Forwards the result of one asyncio future to another."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ T = TypeVar("T")
 
 
 def hand_on(made: asyncio.Future[T], answer: asyncio.Future[T]) -> None:
-    """Who waits for the one gets the other; who stops waiting stops the work."""
+    """Copies result, exception or cancellation of `source` to `destination`. Cancelling `destination` cancels
+    `source`.
+    """
 
     def done(_: object) -> None:
         error = None if made.cancelled() else made.exception()

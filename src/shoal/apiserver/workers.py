@@ -1,4 +1,6 @@
-"""Whose the ManagedClusters, kubeconfigs, logs and requests of root are, from the cache: what `authz.workers` asks."""
+"""The worker graph of `authz.worker` from the watch cache: who owns the ManagedClusters, kubeconfigs, logs and
+CertificateSigningRequests of root.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ class CachedHoldings:
 
     def is_expelled(self, worker: str) -> bool:
         entry = self._workers.get(ROOT, fleet.NAMESPACE, worker)
-        # Hardly ever: the bytes tell without being decoded.
+        # Rare, and the bytes show it without decoding.
         return entry is not None and _EXPELLED in entry.data and joining.is_expelled(entry.object())
 
     def worker_of(self, namespace: str, name: str) -> str:

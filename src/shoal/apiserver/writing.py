@@ -1,6 +1,6 @@
-"""The steps every write shares: body to object, metadata of a new one, the stored result.
+"""The steps shared by all writes: body to object, metadata of a new object, the stored result.
 
-Order of a write: decode → admit → validate → own (managedFields) → store. The verbs put the steps together.
+Order of a write: decode, admit, validate, update managedFields, store. The verbs combine the steps.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SERVER_FIELDS = ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", 
 
 
 def read_body(request: Request, kind: str = "object") -> Object:
-    """The object of a body; `kind` is what it should have been, for the error."""
+    """Decodes the object of a body. `kind` is the expected kind, for the error."""
     form = body_type(request.headers.get("content-type", ""))
     if form == PROTOBUF:
         try:
@@ -55,7 +55,7 @@ def read_body(request: Request, kind: str = "object") -> Object:
 
 
 def member(obj: Object, field: str) -> Object:
-    """An object within one that no schema has checked; absent is empty."""
+    """A nested object of an object that no schema has checked. Absent is empty."""
     value = obj.get(field)
     if value is None:
         return {}
@@ -65,7 +65,7 @@ def member(obj: Object, field: str) -> Object:
 
 
 def check_type(call: Call, obj: Object) -> None:
-    """The body's apiVersion and kind must be those of the path; built-ins may leave them out."""
+    """apiVersion and kind of the body must match the path. Built-in kinds may omit them."""
     resource = call.resource
     body = call.request.body if call.verb in ("create", "update") else None
     check_kind(resource, obj, body, lenient=call.query.get("fieldValidation") == "Ignore")
@@ -82,7 +82,7 @@ def check_type(call: Call, obj: Object) -> None:
 def check_fields(
     call: Call, options: WriteOptions, obj: Object, text: bytes | None, complaints: Sequence[str] = ()
 ) -> None:
-    """Prunes unknown fields and reports them (and duplicate keys of the text) as fieldValidation asks."""
+    """Prunes unknown fields and reports them, and duplicate keys of the text, as fieldValidation demands."""
     complaints = list(complaints)
     collect = options.field_validation != "Ignore"
     if collect and text is not None:
@@ -91,7 +91,7 @@ def check_fields(
     twice = len(complaints)
     complaints += model.prune(obj, collect=collect)
     if text is not None and 0 < twice < len(complaints) and not call.resource.custom:
-        # Built-in kinds are read in one go, custom resources checked against their schema afterwards.
+        # Upstream decodes built-in kinds in one pass and checks custom resources against their schema afterwards.
         complaints = strictjson.in_text_order(text, complaints)
     if complaints:
         report(call, options, complaints)
@@ -99,7 +99,7 @@ def check_fields(
 
 
 def check_readable(call: Call, obj: Object) -> None:
-    """What Go could not read into the object's type is refused before anything looks at it."""
+    """Rejects objects that Go could not decode into their type, before any other check."""
     resource = call.resource
     problem = unreadable(obj["metadata"]) if resource.custom else resource.model().decoding_problem(obj)
     if problem:
@@ -108,7 +108,7 @@ def check_readable(call: Call, obj: Object) -> None:
 
 
 def fill_in(call: Call, obj: Object) -> None:
-    """The defaults of a built-in kind."""
+    """Applies the defaults of a built-in kind."""
     resource = call.resource
     try:
         resource.rules.default(obj)
@@ -122,7 +122,7 @@ def fill_in(call: Call, obj: Object) -> None:
 
 
 def duplicates(text: bytes, content_type: str, obj: Object) -> list[str]:
-    """Keys given twice, in the words upstream has for the form of the text."""
+    """Duplicate keys, in upstream's wording for the format of the text."""
     form = body_type(content_type)
     if form == YAML:
         return yaml_read.duplicates(text)
@@ -150,7 +150,7 @@ def show(text: str) -> str:
 
 
 def begin(core: Core, call: Call, obj: Object) -> None:
-    """The metadata of a new object."""
+    """Sets the metadata of a new object."""
     metadata = obj["metadata"]
     place(call, metadata)
     distinct_owners(call, metadata)
@@ -166,7 +166,7 @@ def begin(core: Core, call: Call, obj: Object) -> None:
 
 
 def distinct_owners(call: Call, metadata: Object) -> None:
-    """An owner given twice counts once; who wrote it so is told."""
+    """Removes duplicate ownerReferences and adds a warning."""
     owners = metadata.get("ownerReferences")
     if not isinstance(owners, list) or len(owners) < 2:
         return
@@ -183,7 +183,7 @@ def distinct_owners(call: Call, metadata: Object) -> None:
 
 
 def place(call: Call, metadata: Object) -> None:
-    """The namespace of the object is that of the path, and so is its logical cluster, whatever a view has noted."""
+    """Sets the namespace from the path and removes the cluster annotation of the wildcard view."""
     annotations = metadata.get("annotations")
     if annotations and CLUSTER_ANNOTATION in annotations:
         del annotations[CLUSTER_ANNOTATION]
@@ -218,10 +218,10 @@ def validate(call: Call, obj: Object, old: Object | None, more: list[Cause] | No
 
 
 def own(core: Core, call: Call, options: WriteOptions, old: Object | None, new: Object) -> None:
-    """Field ownership after a create, update or patch."""
+    """Updates managedFields after a create, update or patch."""
     shown = new
     if old is not None and None in new.values():
-        # Nobody comes to own a null, which is how Go writes what was never set.
+        # A null is not owned: Go writes it for a field that was never set.
         shown = {key: value for key, value in new.items() if value is not None or key in old}
     entries = on_update(
         old,
@@ -241,7 +241,7 @@ def own(core: Core, call: Call, options: WriteOptions, old: Object | None, new: 
 
 
 def ignored_fields(call: Call) -> Object | None:
-    """What a write to this endpoint does not write, and so cannot own."""
+    """Fields that a write to this endpoint does not write and therefore does not own."""
     subresource = call.target.subresource
     reset = (call.resource.rules.resets or {}).get(subresource)
     if reset is not None:
@@ -263,12 +263,12 @@ def _manager_named(agent: str) -> str:
 
 
 def settle(call: Call, revision: int, value: bytes, name: str) -> bytes:
-    """The served bytes of what was just written; tells the cache that they need no second look."""
+    """Returns the served bytes of the object just written and marks it as normalised in the cache."""
     return served(call.resource, _written(call, revision, value, name))
 
 
 async def settle_converted(core: Core, call: Call, revision: int, value: bytes, name: str) -> bytes:
-    """The same where a webhook converts versions: what is answered is what was stored, not what was sent."""
+    """As `encode_written` for versions converted by a webhook: the response is what was stored, not what was sent."""
     entry = _written(call, revision, value, name)
     await prepare(core.webhooks.calls, call.target.cluster, call.resource, [entry])
     return served(call.resource, entry)
@@ -284,7 +284,7 @@ def _written(call: Call, revision: int, value: bytes, name: str) -> Entry:
 
 
 def stored_value(call: Call, obj: Object) -> bytes:
-    """The bytes to store: in the storage version, whatever version they came in."""
+    """Encodes the object in the storage version, whatever version it was sent in."""
     resource = call.resource
     if resource.custom and resource.version != resource.storage_version:
         obj = {**obj, "apiVersion": f"{resource.group}/{resource.storage_version}"}
@@ -294,7 +294,7 @@ def stored_value(call: Call, obj: Object) -> bytes:
 
 
 async def converted_value(core: Core, call: Call, obj: Object) -> bytes:
-    """The same where a webhook converts versions."""
+    """As `encode_for_storage` for versions converted by a webhook."""
     resource = call.resource
     if resource.version == resource.storage_version:
         return encode(obj)

@@ -1,6 +1,6 @@
-"""`shoal backup`: one file with all of a store at one revision, from the store itself or from a running server.
+"""`shoal backup`: one file with a whole store at one revision, from the store itself or from a running server.
 
-The file gets its name when it is whole and was read back; until then it is a hidden one beside it.
+The file gets its name when it is complete and has been read back; until then it is a hidden file beside it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class BackupAsked:
     data_dir: Path
     store: StoreSettings
     kubeconfig: Path | None = None
-    """Of a running server, which is asked in place of the store."""
+    """The kubeconfig of a running server, which is used in place of the store."""
     revision: int = 0
     with_keys: bool = False
 
@@ -69,7 +69,9 @@ def backup(asked: BackupAsked) -> Taken:
 
 
 def _name(hidden: Path, file: Path) -> None:
-    """Unlike a rename a link never takes the place of something, but not every file system has them."""
+    """Gives the file its name. Unlike a rename, a link never replaces a file, but not every file system supports
+    links.
+    """
     try:
         os.link(hidden, file)
     except FileExistsError:
@@ -98,7 +100,7 @@ async def _from_store(asked: BackupAsked) -> AsyncIterator[bytes]:
 
 
 async def _keys(asked: BackupAsked, snapshot: Snapshot) -> Mapping[str, str]:
-    """Those that the servers of a shared store keep in it, or those of the data directory."""
+    """Returns the identity that the servers of a shared store keep in it, or that of the data directory."""
     kept = await snapshot.note(NOTE)
     own: Mapping[str, str] | None = json.loads(kept) if kept else read_identity(asked.data_dir)
     if own is None:

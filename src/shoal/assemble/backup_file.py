@@ -1,4 +1,4 @@
-"""The bytes of a backup, whoever asks for them."""
+"""Encodes a snapshot as the bytes of a backup file, for the command and for the server's route."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shoal.store.backup.snapshot import Snapshot
 
 
 async def encoded(snapshot: Snapshot, now: float, keys: Mapping[str, str] | None = None) -> AsyncIterator[bytes]:
-    """As they come; compressed beside the loop."""
+    """Yields the bytes as they are produced. Compression runs in a thread."""
     out: list[bytes] = []
     about = snapshot.revision, snapshot.newest, rfc3339(now), __version__
     writer = Writer(out.append, Header(snapshot.id, snapshot.kind, *about), keys)

@@ -1,6 +1,6 @@
-"""What a running server gives of its store to those who may have all of it: `GET /backup`, as a file of `shoal backup`.
+"""`GET /backup`: streams the store of a running server, in the file format of `shoal backup`, to authorized users.
 
-Reading and compressing are done in threads, and no faster than the client takes it.
+Reading and compressing run in threads, no faster than the client reads.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from shoal.store.backup.snapshot import OpenSnapshot
 
 PATH = "/backup"
 HELD_BYTES = 4 << 20
-"""More than that is not read ahead of the client."""
+"""The most that is read ahead of the client."""
 MOST, RETRY_SECONDS = 2, 10
-"""At a time: each is a reader of the whole store, and holds back what compaction may drop."""
+"""Each backup reads the whole store and holds back compaction."""
 PATIENCE_SECONDS = 60.0
-"""A client that takes nothing for so long is cut off: as long as it is read, the store cannot drop what is old."""
+"""A client that reads nothing for so long is disconnected: while it is read, the store cannot drop history."""
 
 
 def backup_routes(open_snapshot: OpenSnapshot, directory: Path, others: RoutesOf) -> RoutesOf:
@@ -43,7 +43,7 @@ def backup_routes(open_snapshot: OpenSnapshot, directory: Path, others: RoutesOf
 
 
 def wanted(path: str) -> Attributes:
-    """Whoever may get the subresource `backup` of stores, which are no resource of their own."""
+    """Requires `get` on the subresource `backup` of stores, which are not a resource of their own."""
     if path != PATH:
         raise NotFound("the server could not find the requested resource")
     group, version = logicalcluster.GROUP, logicalcluster.VERSION

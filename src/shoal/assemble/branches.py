@@ -1,4 +1,4 @@
-"""A tree of objects: what each is, where it is, how it is, and what belongs to it. Pure."""
+"""A tree of objects: identity, location, readiness and children. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shoal.objects.conditions import get_condition
 
 Object = dict[str, Any]
 _SUMMARIES = ("Ready", "Available", "Complete", "Succeeded", "Established")
-"""Conditions that sum an object up, the first that it has."""
+"""Conditions that summarize an object; the first it has is used."""
 
 
 @dataclass(slots=True)
@@ -19,20 +19,20 @@ class Branch:
     namespace: str
     name: str
     cluster: str = ""
-    """The workload Cluster it is in; empty: it is on the hub."""
+    """The workload Cluster it is in; empty: the hub."""
     ready: str = ""
     reason: str = ""
     created: str = ""
     how: str = ""
-    """Why it is below the other; empty: that owns it."""
+    """The relation to its parent; empty: the parent owns it."""
     asked: bool = False
-    """The one that was asked for."""
+    """True for the object of the request."""
     children: list[Branch] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An object of a list: lists do not say what their items are."""
+    """An object with its kind: items of a list do not name theirs."""
 
     kind: str
     obj: Object
@@ -50,7 +50,7 @@ def branch(found: Found, cluster: str = "", how: str = "") -> Branch:
 
 
 def by_owner(objects: Iterable[Found]) -> dict[str, list[Found]]:
-    """By the uid of each of their owners, by kind and name."""
+    """Groups objects by the uid of each owner, sorted by kind and name."""
     found: dict[str, list[Found]] = {}
     for one in objects:
         for reference in one.obj["metadata"].get("ownerReferences") or ():
@@ -61,8 +61,9 @@ def by_owner(objects: Iterable[Found]) -> dict[str, list[Found]]:
 
 
 def grow(root: Found, owned: Mapping[str, list[Found]], cluster: str = "", how: str = "") -> tuple[Branch, list[Grown]]:
-    """The tree below an object, and every object in it with its branch. One that is owned twice is shown twice; a
-    circle ends where it closes."""
+    """Returns the tree below an object, and every object in it with its node. An object with two owners appears twice;
+    a cycle ends where it closes.
+    """
     grown: list[Grown] = []
 
     def below(found: Found, how: str, above: frozenset[str]) -> Branch:
@@ -83,7 +84,7 @@ class Grown:
 
 
 def how_it_is(obj: Object) -> tuple[str, str]:
-    """In a word, and why, where it says."""
+    """Returns a word for the state and the reason, if there is one."""
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     if not isinstance(spec, dict) or not isinstance(status, dict):
         return "", ""

@@ -1,4 +1,4 @@
-"""The bundle of a worker as files, for those who put it into a cluster themselves: the same objects a hub applies."""
+"""The bundle of a worker as files, for users who install it themselves: the same objects a hub applies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ JOIN_FILE = "hub.kubeconfig"
 
 
 def objects(worker: str, image: str = "") -> list[dict[str, Any]]:
-    """All but the Secret that the worker joins by."""
+    """Returns all objects except the Secret with the join kubeconfig."""
     return [obj for obj in bundle(Plan(worker, image=image)) if obj["kind"] != "Secret"]
 
 
@@ -25,7 +25,7 @@ def texts(worker: str, image: str = "") -> list[str]:
 
 
 def files(worker: str, image: str = "") -> dict[str, str]:
-    """By name, for a directory that `kubectl apply -k` takes."""
+    """Returns files by name, for a directory for `kubectl apply -k`."""
     made = {f"{obj['kind'].lower()}.yaml": _text(obj) for obj in objects(worker, image)}
     plan = Plan(worker)
     kustomization = {

@@ -1,7 +1,7 @@
-"""How the loops of a process reach the clusters that kubeconfigs in the API name.
+"""Clients for the clusters that kubeconfigs in the API name.
 
-A kubeconfig that came over the API may name no file of this machine, and no program. One that names this very server
-needs no socket: hosted clusters of workers in this process are called directly, with the same credentials.
+A kubeconfig from the API may reference no file of this machine and no program. One that names this very server needs no
+socket: hosted clusters of in-process workers are called directly, with the same credentials.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ AGENT = "shoal-syncer"
 
 
 def connect_from(url: str, transport: Transport, agent: str = AGENT, holds: Holds | None = None) -> Connect:
-    """For a process whose own server is at `url` and is called by `transport`. Elsewhere is written only while `holds`
-    says so."""
+    """For a process whose own server is at `url` and is called through `transport`. Other servers are written to only
+    while `lease_check` returns True.
+    """
 
     def connect(kubeconfig: dict[str, Any]) -> Client:
         endpoint = endpoint_of(kubeconfig, where="the kubeconfig")
@@ -33,7 +34,7 @@ def connect_from(url: str, transport: Transport, agent: str = AGENT, holds: Hold
 
 
 class Below:
-    """A transport for what is below one path of a server. The server is not its own: `close` leaves it open."""
+    """A transport for everything below one path of a server. `close` leaves the shared transport open."""
 
     def __init__(self, transport: Transport, path: str) -> None:
         self._transport, self._path = transport, path

@@ -1,7 +1,7 @@
-"""`shoal controllers`: loops alone, at any API server that serves their kinds.
+"""`shoal controllers`: controllers alone, at any API server that serves their kinds.
 
-Each loop by name has a Lease of its own, so several of these processes share the work and one acts at a time. A
-Shoal server runs them inside itself: they are not run a second time beside it.
+Each controller set has its own Lease, so several of these processes share the work and one acts at a time. A Shoal
+server runs them itself, so they are not run a second time beside it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from shoal.sync.loops import SyncSettings, sync_loops
 AGENT = "shoal-controllers"
 ROOT = "root"
 SERVED_SECONDS, LOOK_SECONDS = 30.0, 0.25
-"""How long a kind that was just defined may take to be served."""
+"""How long a newly defined kind may take to be served."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +59,9 @@ class Wanted:
     """Empty: push with the syncer, none without it."""
     leader_elect: bool = True
     namespace: str = "kube-system"
-    """Of the Leases."""
+    """The namespace of the Leases."""
     health: tuple[str, int] | None = None
-    """Where /healthz, /readyz and /metrics are."""
+    """The address of /healthz, /readyz and /metrics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,22 +69,22 @@ class Hosting:
     """The server that hosts the clusters of the embedded provider."""
 
     client: Client
-    """At its root."""
+    """A client of its root."""
     url: str
     authority: str
-    """As PEM."""
+    """PEM."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where loops run, and with what."""
+    """The dependencies of controllers."""
 
     client: Client
     clock: Clock
     hosting: Hosting | None
     wanted: Wanted
     holds: Holds | None = None
-    """While that is so they may write; None: always."""
+    """They may write while it returns True; None: always."""
 
     def only_while(self, holds: Holds) -> Place:
         hosting = self.hosting and replace(self.hosting, client=fenced(self.hosting.client, holds))
@@ -93,10 +93,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Loops that go by one name."""
+    """A named set of controllers."""
 
     kinds: tuple[Kind, ...]
-    """That have to be served."""
+    """Kinds that must be served."""
     make: Callable[[Place], list[Runnable]]
 
 
@@ -161,11 +161,11 @@ PARTS = {
     "fleet": Part((fleet.MANAGED_CLUSTERS, fleet.WORKERS), _fleet),
 }
 LOOPS = (*PARTS, "syncer", "splitter")
-"""The syncer comes with the importer's loops."""
+"""The syncer runs with the importer's controllers."""
 
 
 class Controllers:
-    """Running from `start` until `stop`."""
+    """Runs from `start` until `stop`."""
 
     def __init__(self) -> None:
         self.leases: dict[str, Lease] = {}
@@ -174,13 +174,13 @@ class Controllers:
         self.health_port = 0
         self._clients: list[Client] = []
         self.failure: asyncio.Future[StoreError] = asyncio.get_running_loop().create_future()
-        """There is no store to lose here."""
+        """Never resolves: there is no store."""
 
     @classmethod
     async def start(
         cls, client: Client, wanted: Wanted, hosting: Hosting | None = None, clock: Clock | None = None
     ) -> Controllers:
-        """`client` is at the API server looked at. Both clients are closed by `stop`."""
+        """`client` is a client of the API server. `stop` closes both clients."""
         place = Place(client, clock or SystemClock(), hosting, wanted)
         running = cls()
         running._clients = [client, *([hosting.client] if hosting is not None else ())]
@@ -228,7 +228,7 @@ class Controllers:
 
 
 async def is_shoal_root(client: Client) -> bool:
-    """Its root is a logical cluster too; elsewhere the kind is unknown, or nobody is called root."""
+    """The root of a Shoal server is a logical cluster; elsewhere the kind is unknown, or there is none named root."""
     try:
         await client.get(LOGICAL_CLUSTERS, ROOT)
     except NotFound:
@@ -237,7 +237,7 @@ async def is_shoal_root(client: Client) -> bool:
 
 
 async def served(client: Client, kind: Kind, clock: Clock) -> None:
-    """A definition that is there already is waited for: a server takes its time to serve it."""
+    """Waits if the definition exists already, because a server takes time to serve it."""
     until = clock.monotonic() + SERVED_SECONDS
     while True:
         try:
@@ -268,7 +268,7 @@ def hosting_at(endpoint: Endpoint) -> Hosting:
 def run_controllers(
     kubeconfig: Path, context: str, hosting: Path | None, wanted: Wanted, ready: Callable[[Controllers], None]
 ) -> None:
-    """Until SIGTERM or SIGINT."""
+    """Runs until SIGTERM or SIGINT."""
 
     async def start() -> Controllers:
         client = load(kubeconfig, context, agent=AGENT)

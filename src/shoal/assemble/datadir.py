@@ -1,4 +1,4 @@
-"""The data directory: who owns it, what format it has, the files a person looks for in it."""
+"""The data directory: its lock, its format, and the files that users look for in it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shoal.objects.errors import ShoalError
 
 FORMAT = 1
 HUB_KUBECONFIG = "hub.kubeconfig"
-"""Of a worker: who it is at its hub."""
+"""The kubeconfig of a worker for its hub."""
 
 
 class DataDirError(ShoalError):
@@ -72,7 +72,7 @@ class DataDir:
         return file.read_text().strip()
 
     def port(self, asked: int) -> int:
-        """Port 0 picks a free one once and keeps it, so that kubeconfigs stay true over restarts."""
+        """Port 0 picks a free one once and keeps it, so that kubeconfigs stay valid over restarts."""
         file = self.path / "port"
         if asked:
             return asked
@@ -85,7 +85,7 @@ class DataDir:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Whole or not at all, readable by the owner only."""
+    """Writes atomically; the file is readable by the owner only."""
     temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as file:
@@ -96,7 +96,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def kubeconfig(server: str, authority: bytes, token: str, name: str = "shoal") -> str:
-    """As kubectl writes it; YAML by hand, because nothing in it needs quoting."""
+    """Formats it as kubectl does. YAML by hand, because nothing in it needs quoting."""
     return f"""apiVersion: v1
 kind: Config
 clusters:
@@ -118,7 +118,7 @@ users:
 
 
 def host_names() -> list[str]:
-    """What the serving certificate is for, besides the address listened on."""
+    """Returns the names of the serving certificate besides the listen address."""
     import socket  # noqa: PLC0415  every command loads this module, and only servers need that one
 
     names = ["localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc"]

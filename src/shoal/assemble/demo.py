@@ -1,7 +1,7 @@
-"""`shoal demo`: a fleet that builds itself, is loaded, loses a worker and is taken down again, told as it happens.
+"""`shoal demo`: a fleet is built, loaded, loses a worker and is taken down again, with a line for each step.
 
-All of it is the real thing in one process, with simulated nodes, on a directory that is gone in the end. Every chapter
-waits for what it announces; one that does not come to pass ends the demo with what was still missing.
+Everything is real, in one process, with simulated nodes, on a directory that is removed at the end. Every chapter waits
+for what it announces; if that does not happen, the demo ends with what was missing.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ NAMESPACE = "default"
 NAMES = ("east", "west")
 CAPACITY = 10
 SMALL, LARGE = 10, 60
-"""Replicas: what the first nodes hold, and what they do not."""
+"""The first fits on the initial nodes, the second does not."""
 LOOK_SECONDS = 0.2
 GRACE_SECONDS = 5
-"""That a silent worker has to come back, instead of a minute: a demo is short."""
+"""How long a silent worker may take to come back, instead of a minute, because a demo is short."""
 PATIENCE_SECONDS = 150.0
-"""For one chapter: a hang guard, many times what it takes."""
+"""The limit for one chapter, many times what it takes; guards against hangs."""
 
 
 class DemoFailed(ShoalError):
@@ -54,8 +54,8 @@ class DemoFailed(ShoalError):
 
 
 def run_demo(say: Say) -> None:
-    """DemoFailed where something did not come to pass. Leaves nothing behind, however it ends."""
-    logging.getLogger("shoal").addHandler(logging.NullHandler())  # a worker that dies is told here in other words
+    """Raises DemoFailed if a step did not happen. Leaves nothing behind, however it ends."""
+    logging.getLogger("shoal").addHandler(logging.NullHandler())  # the demo prints its own line for a worker that dies
     with tempfile.TemporaryDirectory(prefix="shoal-demo-") as directory:
         try:
             uvloop.run(_demo(Path(directory), say))
@@ -158,7 +158,7 @@ class Demo:
             await self._hub.delete(MANAGED_CLUSTERS, name, NAMESPACE)
         await self._until(lambda: self._is_empty(MANAGED_CLUSTERS), "the ManagedClusters are gone")
 
-    # --- what is waited for ---
+    # --- conditions ---
 
     async def _until(self, look: Callable[[], Awaitable[bool]], missing: str) -> None:
         end = time.monotonic() + PATIENCE_SECONDS
@@ -207,7 +207,7 @@ class Demo:
     async def _is_empty(self, kind: Kind) -> bool:
         return not (await self._hub.list_all(kind, NAMESPACE))[0]
 
-    # --- the rest ---
+    # --- helpers ---
 
     async def _apply(self, kind: Kind, obj: Object) -> None:
         await self._hub.apply(kind, obj, MANAGER)

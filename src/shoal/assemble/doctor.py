@@ -1,6 +1,6 @@
-"""`shoal doctor`: what this machine has and lacks. Each check answers one line; none changes anything.
+"""`shoal doctor`: checks what this machine has and lacks. Each check returns one result; none changes anything.
 
-What is measured and what is made of it are apart: the second half of each check is a function of values.
+Measuring and judging are separate: the judging half of each check is a pure function.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LEAST_DISK, GOOD_DISK = 200 * MEGABYTE, 2048 * MEGABYTE
 GOOD_FILES = 4096
 PROGRAM_SECONDS, HUB_SECONDS = 10.0, 5.0
 LATE_SECONDS, WRONG_SECONDS = 5.0, 60.0
-"""By which clocks may differ: leases notice the first, certificates and tokens the second."""
+"""Tolerated clock differences: leases are affected by the first, certificates and tokens by the second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,9 @@ class Line:
 
 
 def examine(data_dir: Path, kubeconfig: Path | None, port: int) -> list[Line]:
-    """In the order in which one would look. `kubeconfig`: None where no hub was ever started here."""
+    """Returns results in the order in which a person would check. `kubeconfig` is None if no hub was ever started
+    here.
+    """
     hub = asyncio.run(_hub(kubeconfig))
     return [
         python(sys.version_info[:3]),
@@ -75,7 +77,7 @@ def python(version: Sequence[int]) -> Line:
 
 
 def engine_lines(engines: Sequence[Line]) -> list[Line]:
-    """One that answers is enough; one that does not is then none of anybody's business."""
+    """One working engine is enough; the others are then not reported."""
     working = [line for line in engines if line.state == OK]
     if working:
         return working
@@ -109,7 +111,7 @@ def files(limit: int) -> Line:
 
 
 def clock(difference: float) -> Line:
-    """`difference`: by which ours is ahead of the hub's; its own is told in whole seconds."""
+    """`difference` is how far our clock is ahead of the hub's, which is reported in whole seconds."""
     off, side = abs(difference), "ahead of" if difference > 0 else "behind"
     said = f"{off:.0f} s {side} the hub's"
     if off > WRONG_SECONDS:
@@ -120,7 +122,7 @@ def clock(difference: float) -> Line:
 
 
 def version(hub: str) -> Line:
-    """Of the hub, `v1.36.4+shoal-0.1.0`."""
+    """Takes the version of the hub, `v1.36.4+shoal-0.1.0`."""
     _, shoal, other = hub.partition("+shoal-")
     if not shoal:
         return Line("hub", WARN, f"{hub}, which is no Shoal", "most of shoal's commands are for a hub of Shoal")
@@ -149,7 +151,7 @@ def _directory(path: Path) -> list[Line]:
 
 
 def lock_holder(path: Path) -> str:
-    """The process that has locked a data directory; empty: none has."""
+    """Returns the process that has locked a data directory; empty: none."""
     if not (path / "lock").exists():
         return ""
     lock = os.open(path / "lock", os.O_RDONLY)
@@ -200,7 +202,7 @@ def _version_of(name: str, arguments: tuple[str, ...]) -> str | None:
 
 
 def _run(*arguments: str) -> str:
-    """What a program prints; `error: ` and its last words where it fails."""
+    """Returns the output of a program; `error: ` and the last line of its output if it fails."""
     try:
         run = subprocess.run(
             arguments, capture_output=True, text=True, timeout=PROGRAM_SECONDS, stdin=subprocess.DEVNULL, check=False
@@ -239,6 +241,6 @@ async def _hub(kubeconfig: Path | None) -> list[Line]:
         return [Line("hub", FAIL, f"it answers {status}", f"the credentials are those in {kubeconfig}")]
     lines = [version(str(orjson.loads(body).get("gitVersion", "")))]
     if told := headers.get("date"):
-        # Half a second: the hub's clock is on average so much further than the second it tells.
+        # Half a second: on average the hub's clock is that much ahead of the whole second it reports.
         lines.append(clock(between - parsedate_to_datetime(told).timestamp() - 0.5))
     return lines

@@ -1,7 +1,7 @@
-"""`shoal encrypt`: writes values anew that are not encrypted as they should be, then drops what they were before.
+"""`shoal encrypt`: rewrites values that are not encrypted as configured, then compacts their history.
 
-For the first time, after a rotation, after the list of kinds has changed, or to end it. A SQLite store must not be in
-use. Hubs on etcd may run meanwhile: every write is compared, and a value that has changed is looked at again.
+It is used the first time, after a key rotation, after the list of kinds has changed, or to end encryption. A SQLite
+store must not be in use. Hubs on etcd may run meanwhile: every write is compared, and a changed value is checked again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Rewritten:
 
 
 def encrypt(data_dir: Path, settings: StoreSettings, *, decrypt: bool = False) -> Rewritten:
-    """Raises SealError, and changes nothing more, when a value cannot be opened."""
+    """Raises EncryptionError, and changes nothing more, if a value cannot be decrypted."""
     ring = KeyRing.load(Path(settings.encryption_key_file))
     kinds = () if decrypt else settings.encrypted_kinds
     if is_etcd(data_dir, settings):
@@ -53,7 +53,7 @@ async def _in_file(data_dir: Path, settings: StoreSettings, ring: KeyRing, kinds
 
 
 async def _in_etcd(data_dir: Path, settings: StoreSettings, ring: KeyRing, kinds: tuple[str, ...]) -> Rewritten:
-    from shoal.store.etcd import EtcdStore  # noqa: PLC0415 - gRPC takes a while to load
+    from shoal.store.etcd import EtcdStore  # noqa: PLC0415 - gRPC loads slowly
 
     async with etcd_of(data_dir, settings) as there:
         store = await EtcdStore.open(there)
@@ -75,8 +75,8 @@ async def _rewrite(
                 if _is_due(record.key, record.value, ring, prefixes):
                     written += await _write_anew(store, record.key, ring, prefixes)
     if not settings.servers:
-        # Old keys are needed as long as history is. Of a shared store it is left to the hubs: one that has not seen all
-        # of it yet would have to end.
+        # Old keys are needed as long as the history. A shared store is compacted by the hubs: a hub that has not read
+        # all of it yet would have to end.
         await store.compact(store.revision)
     return Rewritten(looked_at, written)
 

@@ -1,4 +1,4 @@
-"""Opens a store in etcd: in the cluster the flags name, or in a local etcd that is started for it."""
+"""Opens a store in etcd: in the cluster given by flags, or in a local etcd that is started for it."""
 
 from __future__ import annotations
 

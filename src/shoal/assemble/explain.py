@@ -1,4 +1,4 @@
-"""`shoal explain`: what the API says of the fleet, looked at as the scheduler does."""
+"""`shoal explain`: reads the state of the fleet and evaluates it as the scheduler does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Object = dict[str, Any]
 
 
 async def explain_managed_cluster(client: Client, namespace: str, name: str) -> Explanation:
-    """NotFound where there is none of that name."""
+    """Raises NotFound if it does not exist."""
     managed = await client.get(MANAGED_CLUSTERS, name, namespace)
     workers, _ = await client.list_all(WORKERS, fleet.NAMESPACE)
     everybody, _ = await client.list_all(MANAGED_CLUSTERS)
@@ -27,7 +27,7 @@ async def explain_managed_cluster(client: Client, namespace: str, name: str) -> 
 
 
 async def explain_a_worker(client: Client, name: str) -> WorkerExplanation:
-    """NotFound where there is none of that name."""
+    """Raises NotFound if it does not exist."""
     await client.get(WORKERS, name, fleet.NAMESPACE)
     workers, _ = await client.list_all(WORKERS, fleet.NAMESPACE)
     everybody, _ = await client.list_all(MANAGED_CLUSTERS)
@@ -36,7 +36,7 @@ async def explain_a_worker(client: Client, name: str) -> WorkerExplanation:
 
 
 async def _beside(client: Client, kind: Kind, name: str) -> Object | None:
-    """Of that name, where Workers are; None: there is none."""
+    """Returns the object of that name in the namespace of Workers, or None."""
     try:
         return await client.get(kind, name, fleet.NAMESPACE)
     except NotFound:

@@ -1,4 +1,4 @@
-"""`shoal fsck`: reads all of a store, in use or not, or of a backup, and says what is wrong with it. It only reads."""
+"""`shoal fsck`: reads a whole store, in use or not, or a backup, and reports problems. Read-only."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ class Checked:
 
 
 def fsck(data_dir: Path, settings: StoreSettings) -> Checked:
-    """Raises DataDirError when there is no store, SealError when the key file cannot be used."""
+    """Raises DataDirError if there is no store, EncryptionError if the key file cannot be used."""
     ring = KeyRing.load(Path(settings.encryption_key_file)) if settings.encryption_key_file else None
     below: list[Finding] = []
     file = data_dir / FILE_NAME
     if not is_etcd(data_dir, settings) and file.exists():
         below = [Finding(f"{file}: {wrong}", RESTORE) for wrong in check_file(file)]
         if below:
-            # What is read of a broken file may be anything.
+            # The content of a corrupt file is unreliable.
             return Checked("", "sqlite", 0, 0, 0, below)
     return asyncio.run(_check(data_dir, settings, ring))
 
 
 def fsck_backup(file: Path, settings: StoreSettings) -> Checked:
-    """The same of a backup. Raises BackupRefused when it is not a whole one."""
+    """Checks a backup. Raises InvalidBackup if it is not complete."""
     ring = KeyRing.load(Path(settings.encryption_key_file)) if settings.encryption_key_file else None
     with file.open("rb") as opened:
         reader = Reader(opened, str(file))

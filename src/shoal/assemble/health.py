@@ -15,7 +15,7 @@ class Health:
         self._http = HttpServer(self._handle)
 
     async def start(self, host: str, port: int) -> int:
-        """The port it listens at."""
+        """Returns the port it listens on."""
         return await self._http.start(host, port)
 
     async def stop(self) -> None:

@@ -1,6 +1,7 @@
-"""The seam by which a worker moves hosted clusters below its API: `fleet.worker.data` on a server's store and cache.
+"""Implements the worker's cluster storage (`fleet.worker`) on the server's store and cache, below its API, to move
+hosted clusters.
 
-It feeds the fence, too, so that the gate in front of the store knows every copy in the moment it is durable.
+It also feeds the fence, so that the write guard knows every copy at the moment it is durable.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ _COPIES = f"{COPIES}/{ROOT}/"
 
 class HostedData:
     def __init__(self, server: ApiServer, store: Store, fence: Fence) -> None:
-        """`store` is the one below the gate."""
+        """`store` is the one below the write guard."""
         self._server, self._store, self._fence = server, store, fence
         self._cache = server.core.cache
         self._told: Told | None = None
         self._roots: dict[str, str] = {}
-        """Keys of objects of root that make hosted clusters, and of their copies: whose they are."""
+        """Maps keys of objects of root that define hosted clusters, and of their copies, to the hosted cluster."""
         for kind in self._cache.kinds.values():
             table = kind.tables.get(ROOT)
             for each in table.entries.values() if table is not None else ():
@@ -87,13 +88,13 @@ class HostedData:
             end_watches(self._server.core, hosted)
         there = self._stored(hosted)
         gone = [key for key in there if key not in entries]
-        # What makes the cluster known goes last, as it comes first.
+        # The objects that define the cluster are deleted last, as they are created first.
         writes = [Write(key, None, there[key][1]) for key in reversed(in_order(gone))]
         writes += [Write(key, entries[key], there.get(key, (b"", 0))[1]) for key in in_order(entries)]
         return await self._store.together(writes, above) if writes else self._store.revision
 
     def _stored(self, hosted: str) -> dict[str, tuple[bytes, int]]:
-        """Values and revisions, as the store has them."""
+        """Returns values and revisions as the store has them."""
         found: dict[str, tuple[bytes, int]] = {}
         for kind in self._cache.kinds.values():
             table = kind.tables.get(hosted)
@@ -113,14 +114,14 @@ class HostedData:
         changes = []
         for revision, key, value in events:
             hosted = self._note(key, value)
-            # Of a copy only what never changes is of interest elsewhere.
+            # Other workers need only the immutable fields of a copy.
             if hosted and not key.startswith(_COPIES):
                 changes.append(Changed(hosted, key, value, revision))
         if changes and self._told is not None:
             self._told(changes)
 
     def _note(self, key: str, value: bytes | None) -> str:
-        """Whose it is, or was."""
+        """Returns the hosted cluster that owns the key, or owned it."""
         _, cluster, namespace, name = split_key(key)
         if cluster != ROOT:
             return cluster

@@ -1,9 +1,9 @@
-"""What all servers of one store must have in common: the authority, the key of service accounts, the admin's token.
+"""The identity that all servers of one store share: certificate authority, service account key, administrator's token.
 
-The first server makes them and keeps them in the store; the next one on an empty data directory takes them from
-there, and one that has others is refused: certificates and tokens of one would be worth nothing at the other. The
-authority may be replaced (`shared_authority`): who has the others' token and key takes theirs. Who can read etcd can
-read every Secret in it anyway.
+The first server creates it and keeps it in the store. The next one with an empty data directory takes it from there,
+and one with another identity is refused: certificates and tokens of one would be invalid at the other. The certificate
+authority may be replaced (`shared_ca`): a server with the same token and key takes the new one. Anybody who can read
+etcd can read every Secret in it anyway.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ log = logging.getLogger("shoal")
 
 NOTE = "identity"
 AUTHORITY = ("pki/ca.key", "pki/ca.crt")
-"""The certificate last: it is what others look at."""
+"""The certificate last, because other processes check for it."""
 FILES = (*AUTHORITY, "pki/service-account.key", "admin-token")
 
 
@@ -35,7 +35,7 @@ async def share_identity(directory: DataDir, notes: Notes) -> None:
         fresh, own = own is None, read_identity(directory.path)
         kept = await notes.keep_note(NOTE, json.dumps(own).encode())
         if fresh and json.loads(kept) != own:
-            own = None  # another server was as quick: its keys stand
+            own = None  # another server was faster: its keys are kept
     others = json.loads(kept)
     if own is None:
         write_identity(directory.path, others)
@@ -50,12 +50,12 @@ async def share_identity(directory: DataDir, notes: Notes) -> None:
 
 
 def are_of_one(own: dict[str, str], others: dict[str, str]) -> bool:
-    """Whether only the authority is another one."""
+    """Returns whether only the certificate authority differs."""
     return all(own[name] == others[name] for name in FILES if name not in AUTHORITY)
 
 
 def read_identity(path: Path) -> dict[str, str] | None:
-    """None unless all of them are there."""
+    """Returns None unless all files exist."""
     if not all((path / name).exists() for name in FILES):
         return None
     return {name: (path / name).read_text() for name in FILES}
@@ -70,6 +70,6 @@ def write_identity(path: Path, files: dict[str, str]) -> None:
 
 
 def write_authority(path: Path, files: dict[str, str]) -> None:
-    """What it has signed stays, and is replaced when it is not good any more."""
+    """Issued certificates stay and are replaced when they are no longer valid."""
     for name in AUTHORITY:
         write_private(path / name, files[name])

@@ -1,7 +1,7 @@
-"""What is wrong with the contents of a store, found record by record. Pure: no store is touched here.
+"""Finds problems in the contents of a store, record by record. Pure: no store is touched here.
 
-A problem is something a server cannot serve, or serves wrongly; a note is something to know. Both are a sentence and
-what to do. What is remembered of an object is its uid and its owners.
+A problem is something a server cannot serve, or serves wrongly; a note is information. Both have a message and a
+remedy. Of an object only its uid and its owners are kept.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from shoal.store.interface import KeyValue
 
 CLUSTERS = f"{logicalcluster.GROUP}/{logicalcluster.PLURAL}"
 SHOWN = 5
-"""Of findings of one sort; the others are counted."""
+"""Keys listed per finding; the others are counted."""
 RESTORE = "restore a backup from before: shoal restore FILE --force-replace"
 SHARED_KINDS = ("core/events",)
 """Served by two groups, stored as one."""
@@ -43,13 +43,13 @@ class Finding:
 
 class Inspection:
     def __init__(self, newest: int, ring: KeyRing | None, kinds: tuple[str, ...]) -> None:
-        """`kinds` are those that should be encrypted where there is a key ring."""
+        """`kinds` should be encrypted if there is a key ring."""
         self._newest, self._ring = newest, ring
         self._prefixes = tuple(f"{kind}/" for kind in kinds) if ring is not None else ()
         self._found: dict[str, Finding] = {}
         self._uids: dict[tuple[str, str], str] = {}
         self._owned: list[tuple[str, str, str]] = []
-        """Cluster, uid of the owner, key of the owned."""
+        """Cluster, uid of the owner, key of the owned object."""
         self._clusters: set[str] = {ROOT}
         self._first_of: dict[str, str] = {}
         self._objects_of: Counter[str] = Counter()
@@ -85,7 +85,7 @@ class Inspection:
             self._check_object(key, kind, cluster, namespace, name, obj)
 
     def findings(self) -> list[Finding]:
-        """Everything, problems first; when all records were added."""
+        """Returns all findings, problems first. Called after all records were added."""
         for cluster, first in self._first_of.items():
             if cluster not in self._clusters:
                 what = f"{self._objects_of[cluster]} objects of the logical cluster {cluster}, which does not exist"
@@ -153,5 +153,5 @@ def _decoded(value: bytes) -> dict[str, Any] | None:
         return None
     if not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict):
         return None
-    # The served form is spliced in right behind this.
+    # The API server inserts the resourceVersion right after this.
     return obj if b'"metadata":{' in value else None

@@ -1,4 +1,4 @@
-"""One Shoal server: its data directory, store, API and loops. A hub is one, and so is every worker."""
+"""One Shoal server: its data directory, store, API and controllers. A hub is one, and so is every worker."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from shoal.store.sqlite.file import FILE_NAME
 from shoal.sync.loops import SyncSettings
 
 LINGER_SECONDS = 2.0
-"""After the delay, where there is one: that is for who must not lose a request."""
+"""Applies after the shutdown delay, if there is one, for deployments that must not lose a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,27 +50,27 @@ class UpSettings:
     root_profile: str = ""
     store: StoreSettings = field(default_factory=StoreSettings)
     advertise: str = ""
-    """The name or address clients use, where it is not the host."""
+    """The name or address clients use, if it is not the host."""
     hub: bool = True
-    """False: a worker's server, which runs the loops of a hub nowhere."""
+    """False for a worker's server, which runs no hub controllers."""
     idle_seconds: float = IDLE_SECONDS
-    """After which a logical cluster that is asked nothing sleeps."""
+    """A logical cluster without requests becomes idle after this time."""
     bus: BusSettings = field(default_factory=BusSettings)
-    """By which a hub speaks with its workers."""
+    """How the hub communicates with its workers."""
     sync: SyncSettings = field(default_factory=SyncSettings)
-    """How a hub syncs its workload Clusters."""
+    """How the hub syncs its workload Clusters."""
     clock: Clock | None = None
-    """None: the system's."""
+    """None: the system clock."""
     worker_processes: bool = False
-    """Whether a hub runs the processes of Workers with infrastructure process."""
+    """True if the hub runs the processes of Workers with infrastructure process."""
     shutdown_delay: float = 0.0
-    """Seconds it serves on after it was told to stop, while /readyz says that it will."""
+    """Seconds it keeps serving after the stop signal, while /readyz fails."""
     worker_image: str = ""
-    """What runs in the clusters of Workers with infrastructure kind; empty: the release's own."""
+    """The image in the clusters of Workers with infrastructure kind; empty: that of the release."""
 
 
 class Shoal:
-    """A running server. Tests start it in their own loop; commands through `run` of theirs."""
+    """A running server. Tests start it in their own event loop; commands start it through `run_hub` or `run_worker`."""
 
     def __init__(
         self,
@@ -88,13 +88,13 @@ class Shoal:
         self._opened = opened
         self.server = server
         self.tunnels = tunnels
-        """By which the hosted clusters of workers are reached."""
+        """Tunnels to the hosted clusters of workers."""
         self.moves = moves
-        """Of a worker's server: by which clusters are moved from here and to here."""
+        """Of a worker's server: moves clusters from here and to here."""
         self._loops, self._processes = loops, processes
         self._shutdown_delay = shutdown_delay
         self.authority: SharedAuthority | None = None
-        """Where the store keeps one."""
+        """Set if the store keeps a shared certificate authority."""
         self._tasks: list[asyncio.Task[None]] = []
         if opened.notes is not None:
             self.authority = SharedAuthority(directory.path, opened.notes, server.core.clock)
@@ -163,18 +163,19 @@ class Shoal:
         return cls(directory, opened, server, loops, tunnels, processes, moves, settings.shutdown_delay)
 
     def client(self, agent: str) -> Client:
-        """Of root, without a socket, as the loops."""
+        """Returns an in-process client of root, with the identity of the controllers."""
         return Client(self.server.transport(), self._loops.token, agent=agent, cluster="root")
 
     def worker_client(self, name: str) -> Client:
-        """Of root, without a socket, as the worker of that name: with its rights and no others."""
+        """Returns an in-process client of root with the identity and permissions of that worker."""
         token = secrets.token_urlsafe(32)
         self.server.core.authenticator.accept(token, worker_user(name))
         return Client(self.server.transport(), token, agent="shoal-worker", cluster="root")
 
     async def leave(self) -> None:
-        """Serves on for the delay of its settings, and says that it is about to stop. The loops end at once: another
-        server of the store goes on with them while this one still answers."""
+        """Keeps serving for the shutdown delay and announces the shutdown. The controllers end at once: another server
+        of the store takes over while this one still answers.
+        """
         delay, self._shutdown_delay = self._shutdown_delay, 0.0
         self.server.drain()
         await asyncio.gather(self._loops.stop(), asyncio.sleep(0.0 if self.store.failure.done() else delay))
@@ -193,11 +194,11 @@ class Shoal:
 
 
 def _deaf(error: BaseException) -> str:
-    """Why a server cannot listen where it is told to; empty for any other error."""
+    """Returns why a server cannot listen on its address; empty for any other error."""
     if not isinstance(error, OSError) or error.errno is None:
         return ""
-    # The event loop's own words, which tell it from a file that cannot be opened: a port that is not everybody's
-    # (EACCES), or a name that nobody knows, which has no number of the system.
+    # The event loop's message tells a bind error from a file that cannot be opened: a privileged port (EACCES), or an
+    # unknown host name, which has no errno.
     words, of_binding = str(error.strerror), "attempting to bind" in str(error.strerror)
     if error.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL) or (of_binding and error.errno > 0):
         return os.strerror(error.errno).lower()

@@ -1,7 +1,7 @@
 """`shoal join-cluster`: an existing cluster becomes a workload Cluster of a hub.
 
-In push mode the hub is given a kubeconfig of it. In pull mode the cluster is given one of the hub, of an identity that
-can do what a syncer needs, and a syncer; the hub never needs to reach the cluster.
+In push mode the hub gets a kubeconfig of the cluster. In pull mode the cluster gets a kubeconfig of the hub, with the
+permissions of a syncer, and a syncer; the hub never needs to reach the cluster.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class JoinClusterError(ShoalError):
 
 
 def self_contained(file: Path, context: str = "") -> str:
-    """The kubeconfig with one context only, and what it names in files inside it."""
+    """Returns the kubeconfig with one context only and with the contents of the files it names."""
     config = parse(file.read_text(), str(file))
-    endpoint_of(config, context, where=str(file), beside=file.parent)  # refuses what cannot be used
+    endpoint_of(config, context, where=str(file), beside=file.parent)  # raises if it cannot be used
     name = context or str(config["current-context"])
     chosen = next(item for item in config["contexts"] if item["name"] == name)
     kept: Object = {"apiVersion": "v1", "kind": "Config", "current-context": name, "contexts": [chosen]}
@@ -66,7 +66,7 @@ def _inlined(part: Object, names: tuple[str, ...], file: Path) -> Object:
 
 
 async def join_push(hub: Client, name: str, namespace: str, kubeconfig: str) -> None:
-    """The Secret first: a workload Cluster that names it finds it."""
+    """Applies the Secret first, so that the workload Cluster finds it."""
     data = {"value": base64.b64encode(kubeconfig.encode()).decode()}
     secret = f"{name}-kubeconfig"
     body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": secret, "namespace": namespace}, "data": data}
@@ -75,7 +75,7 @@ async def join_push(hub: Client, name: str, namespace: str, kubeconfig: str) -> 
 
 
 async def join_pull(hub: Client, name: str) -> str:
-    """Registers the cluster, and answers the token of its syncer's identity on the hub."""
+    """Registers the cluster, and returns the token of its syncer's identity on the hub."""
     version = await hub.call("GET", "/version")
     if "+shoal" not in str(version.get("gitVersion")):
         raise JoinClusterError("the hub is no Shoal server: it has no rights made for a syncer", "use --mode push")
@@ -108,7 +108,7 @@ async def _register(hub: Client, name: str, spec: Object) -> None:
 
 
 async def _token(hub: Client, name: str) -> str:
-    """Long-lived, until its Secret is deleted: a syncer may be away for long, and comes back by itself."""
+    """The token is valid until its Secret is deleted: a syncer may be offline for long and comes back by itself."""
     secret = f"{name}-token"
     metadata = {"name": secret, "annotations": {"kubernetes.io/service-account.name": name}}
     with suppress(AlreadyExists):
@@ -126,7 +126,7 @@ async def _token(hub: Client, name: str) -> str:
 
 
 async def apply_manifest(cluster: Client, wanted: Installation) -> list[str]:
-    """What was applied there, as `kind/name`."""
+    """Returns the applied objects as `kind/name`."""
     kinds = {
         "Namespace": NAMESPACES,
         "ServiceAccount": ACCOUNTS,

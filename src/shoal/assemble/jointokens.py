@@ -1,7 +1,7 @@
-"""Join tokens, and the hub's certificate authority by its hash: what one machine is told by word of mouth.
+"""Join tokens, and the hub's certificate authority by its hash: what a person carries from one machine to the other.
 
-The hash is kubeadm's: `sha256:` and the digest of the authority's public key. Who has it needs to trust nobody else
-for the first connection.
+The hash is kubeadm's: `sha256:` and the digest of the authority's public key. With it, the first connection needs no
+other trust.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ SECRETS = Kind("", "v1", "secrets")
 LONGEST_AUTHORITY = 64 * 1024
 FETCH_SECONDS = 15.0
 SELF_TOKEN_SECONDS = 600.0
-"""Of a token that is used at once: by an administrator's kubeconfig, by a hub for its own processes."""
+"""The lifetime of a token that is used at once: with an administrator's kubeconfig, or by a hub for its own
+processes.
+"""
 
 
 class JoinError(ShoalError):
@@ -32,7 +34,7 @@ class JoinError(ShoalError):
 async def create_token(
     hub: Client, now: float, seconds: float, *, worker: str = "", location: str = "", reusable: bool = False
 ) -> str:
-    """As it is typed."""
+    """Returns the token in the form a user types."""
     id_, secret = _letters(joining.ID_LENGTH), _letters(joining.SECRET_LENGTH)
     body = joining.token_secret((id_, secret), rfc3339(now + seconds), worker, location, reusable)
     await hub.create(SECRETS, body, joining.TOKEN_NAMESPACE)
@@ -44,7 +46,7 @@ def _letters(count: int) -> str:
 
 
 def authority_hash(certificate: str) -> str:
-    """Of a certificate as PEM. ValueError: it is none."""
+    """Takes a PEM certificate. Raises ValueError if it is not one."""
     from cryptography import x509  # noqa: PLC0415
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat  # noqa: PLC0415
 
@@ -61,9 +63,10 @@ def is_of_hash(certificate: str, wanted: str) -> bool:
 
 
 async def fetch_authority(hub: str, wanted: str) -> str:
-    """The certificate authority of a hub, as PEM, if it has the hash: until that is known, nobody is trusted and
-    nothing is told."""
-    # A hub makes tokens, and asks nobody over the network for that.
+    """Returns the CA certificate of a hub as PEM if it has the expected hash. Until then the connection is not trusted
+    and nothing is sent over it.
+    """
+    # A hub creates tokens without the network, so the client is loaded on demand.
     from shoal.client.https import HttpsTransport  # noqa: PLC0415
 
     blind = ssl.create_default_context()

@@ -1,4 +1,4 @@
-"""An etcd of our own: found on PATH, started below the data directory, restarted when it ends, stopped with us.
+"""A local etcd: found on PATH, started below the data directory, restarted when it ends, stopped with this process.
 
 It listens on sockets in a directory only its owner can enter, so nobody else on the machine can read the store.
 """
@@ -19,7 +19,7 @@ from shoal.assemble.datadir import DataDirError
 log = logging.getLogger("shoal.store")
 
 CLIENT, PEER = "client:1", "peer:1"
-"""etcd wants host:port in the address of a socket as well, and takes the whole for its file name."""
+"""etcd requires host:port in the address of a socket as well, and uses all of it as the file name."""
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0
 RESTART_SECONDS = 1.0
@@ -67,7 +67,7 @@ class LocalEtcd:
         self._stopping = True
         if self._supervision is not None:
             self._supervision.cancel()
-            # It may be starting one just now.
+            # It may just be starting a process.
             await asyncio.gather(self._supervision, return_exceptions=True)
         process = self._process
         if process is not None and process.returncode is None:
@@ -115,13 +115,13 @@ class LocalEtcd:
             *(self._program, "--name", "shoal", "--data-dir", str(self._directory / "data"), "--log-level", "warn"),
             *("--listen-client-urls", client, "--advertise-client-urls", client),
             *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", f"shoal={peer}"),
-            # Alone it waits for nobody's heartbeat; before it serves it waits for this timeout.
+            # A single member waits for no heartbeats, but for the election timeout before it serves.
             *("--heartbeat-interval", "20", "--election-timeout", "200"),
             *("--quota-backend-bytes", str(QUOTA_BYTES), "--max-request-bytes", str(REQUEST_BYTES)),
         ]
 
     async def _healthy(self) -> None:
-        """Its socket is there long before it answers: it elects itself first."""
+        """Waits until it answers. Its socket exists long before that, because it elects itself first."""
         assert self._process is not None
         loop = asyncio.get_running_loop()
         end = loop.time() + START_SECONDS
@@ -147,7 +147,7 @@ class LocalEtcd:
             return False
 
     async def _end_orphan(self) -> None:
-        """One whose parent was killed and that did not notice: two must not open the same data."""
+        """Stops an etcd whose parent was killed without its notice: two processes must not open the same data."""
         file = self._directory / "pid"
         text = file.read_text().strip() if file.exists() else ""
         if not text.isdigit() or not _is_ours(int(text), self._directory):
@@ -161,7 +161,7 @@ class LocalEtcd:
 
 
 def _is_ours(pid: int, directory: Path) -> bool:
-    """Whether that process is an etcd on our data: the number may long be another program's."""
+    """Returns whether that process is an etcd on our data: the pid may have been reused by another program."""
     try:
         os.kill(pid, 0)
         command = Path(f"/proc/{pid}/cmdline").read_bytes()

@@ -1,4 +1,4 @@
-"""The loops that run beside an API server: one list says which."""
+"""The list of controllers that run beside an API server."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from shoal.sync.loops import SyncSettings, sync_loops
 
 
 def controllers(client: Client, clock: Clock, authority: Authority, url: str) -> list[Runnable]:
-    """`url` is where clients reach the server."""
+    """`url` is the address at which clients reach the server."""
     return [
         namespace_controller(client, clock),
         definition_controller(client, clock),
@@ -67,7 +67,7 @@ def controllers(client: Client, clock: Clock, authority: Authority, url: str) ->
 def hub_controllers(
     client: Client, clock: Clock, connect: Connect, bus: BusSettings = WATCH, sync: SyncSettings | None = None
 ) -> list[Runnable]:
-    """What runs beside the hub's server and not beside a worker's."""
+    """The controllers that run beside a hub's server and not beside a worker's."""
     return [
         *fleet_hub_loops(client, clock, bus),
         *sync_loops(client, clock, connect, sync or SyncSettings()),
@@ -79,7 +79,7 @@ def hub_controllers(
 class Loops:
     def __init__(self) -> None:
         self.token = secrets.token_urlsafe(32)
-        """Their identity, for this process's life only."""
+        """The identity of the controllers, valid for the life of this process."""
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(
@@ -96,9 +96,11 @@ class Loops:
         processes: Processes | None = None,
         worker_image: str = "",
     ) -> None:
-        """`hub`: the server is a hub's, not a worker's. `url`: where clients reach it. `holder` names this process
-        among several on one store: then only one of them runs the loops at a time. `processes` are the worker processes
-        of this hub, which nobody else can look after. `worker_image` is what bundles run; empty: the release's own."""
+        """`is_hub`: the server is a hub, not a worker. `url` is the address at which clients reach it. `lease_identity`
+        names this process among several on one store; only the lease holder runs the controllers. `worker_processes`
+        are the worker processes of this hub, which nobody else can supervise. `worker_image` is the image of
+        bundles; empty: that of the release.
+        """
         clock = clock or SystemClock()
         lease: Lease | None = None
         supervising = Client(transport, self.token, agent="shoal-loops", cluster="root")

@@ -1,7 +1,7 @@
-"""Who a worker is at its hub: a kubeconfig of its own in the data directory, got with a join token and renewed.
+"""The identity of a worker at its hub: a kubeconfig in its data directory, obtained with a join token and renewed.
 
-`hub.kubeconfig` holds key and certificate, changed together. `hub.key` is a key that is not certified yet: a worker
-killed while it joins goes on with the same one. The token itself is not kept.
+`hub.kubeconfig` holds key and certificate, which change together. `hub.key` is a key without a certificate yet: a
+worker that is killed while it joins continues with the same one. The token itself is not stored.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ MAKE_ONE = "make a token at the hub: shoal join-token create"
 
 @dataclass(frozen=True, slots=True)
 class HubGiven:
-    """How a worker is told of its hub: by a kubeconfig, by address, token and hash, or not: it has joined before."""
+    """How a worker finds its hub: by a kubeconfig, by address, token and hash, or not at all if it has joined
+    before.
+    """
 
     kubeconfig: Path | None = None
     address: str = ""
@@ -45,12 +47,12 @@ class HubGiven:
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """A hub that is known well enough to be asked."""
+    """A hub whose address and certificate authority are known."""
 
     server: str
     authority: str
     token: str = field(default="", repr=False)
-    """A join token; empty: `administrator` may make one."""
+    """A join token; empty: `admin_endpoint` may create one."""
     administrator: Endpoint | None = None
 
 
@@ -58,11 +60,11 @@ class Membership:
     def __init__(self, file: Path, worker: str, endpoint: Endpoint, certificate: str) -> None:
         self._file, self._worker = file, worker
         self.endpoint = endpoint
-        """With the worker's own certificate, whichever it is at the moment."""
+        """Uses the worker's current certificate."""
         self.certificate = certificate
 
     def keep(self, certificate: str, key: bytes) -> None:
-        """What the worker shows from now on, to whom it connects anew."""
+        """Saves the certificate and uses it for new connections."""
         text = _kubeconfig(self.endpoint.server, self.endpoint.authority, self._worker, certificate, key)
         write_private(self._file, text)
         _show(self.endpoint.tls, certificate.encode(), key)
@@ -70,14 +72,15 @@ class Membership:
 
 
 def check_given(given: HubGiven) -> None:
-    """What is wrong with it, before anything is begun: raises KubeconfigError."""
+    """Raises KubeconfigError if the target is invalid, before anything is started."""
     if given.kubeconfig is not None:
         load_endpoint(given.kubeconfig)
 
 
 async def become_member(directory: Path, worker: str, given: HubGiven, store: str, clock: Clock) -> Membership:
-    """With the identity in the data directory, if it is one of that hub; by joining, otherwise. `store` is the id of
-    the worker's own store."""
+    """Uses the identity in the data directory if it belongs to that hub; joins otherwise. `store_id` is the ID of the
+    worker's own store.
+    """
     file = directory / HUB_KUBECONFIG
     known = _known(file, worker)
     if known is not None and _is_hub_of(known, given):
@@ -119,7 +122,7 @@ async def _join(file: Path, worker: str, told: _Told, store: str, clock: Clock) 
             key = _pending_key(pending)
             certificate = await certified(hub, clock, key, worker, store)
     except Refused:
-        pending.unlink(missing_ok=True)  # what was decided about it stays decided
+        pending.unlink(missing_ok=True)  # the decision on a CSR is final
         raise
     finally:
         await hub.close()
@@ -155,13 +158,15 @@ async def _told(given: HubGiven) -> _Told:
 
 
 def base_of(server: str) -> str:
-    """Where the hub is, of an address of its root."""
+    """Returns the base URL of the hub, given a URL of its root."""
     parts = urlsplit(server)
     return f"https://{parts.netloc}{parts.path.rstrip('/').removesuffix('/clusters/root')}"
 
 
 def _is_hub_of(known: Membership, given: HubGiven) -> bool:
-    """Whether an identity is of the hub that is given. Its address may have changed, its authority not."""
+    """Returns whether the membership belongs to the given hub. The address of a hub may change, its certificate
+    authority may not.
+    """
     if given.kubeconfig is not None:
         endpoint = load_endpoint(given.kubeconfig)
         server, same = endpoint.server, endpoint.authority == known.endpoint.authority
@@ -190,7 +195,7 @@ def _known(file: Path, worker: str) -> Membership | None:
 
 
 async def _is_accepted(endpoint: Endpoint) -> bool:
-    """Whether the hub knows the worker. One that does not answer has not said no."""
+    """Returns whether the hub accepts the worker's certificate. No answer counts as accepted."""
     hub = client_to(endpoint, AGENT, LOOK_SECONDS)
     try:
         await hub.get(LOGICAL_CLUSTERS, "root")
@@ -210,7 +215,7 @@ def _pending_key(file: Path) -> bytes:
             certificate_request(key, "w")
             return key
         except ValueError:
-            pass  # of no use to anybody
+            pass  # not a usable key
     key = new_key()
     write_private(file, key.decode())
     return key
@@ -221,7 +226,7 @@ def _trusting(authority: str) -> ssl.SSLContext:
 
 
 def _show(tls: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    # Python reads client certificates from files only; this one is the owner's alone and gone at once.
+    # Python reads client certificates from files only; this one is private and deleted at once.
     with tempfile.NamedTemporaryFile() as file:
         file.write(certificate + b"\n" + key)
         file.flush()

@@ -1,7 +1,7 @@
-"""`shoal nodes`: simulated nodes at any API server, a real one included.
+"""`shoal nodes`: simulated nodes at any API server, also at a real one.
 
-A server of Shoal animates such nodes itself. At any other this process does, and renews their Leases, so that the
-control plane there does not give them up.
+A Shoal server runs such nodes itself. For any other server this process runs them and renews their Leases, so that the
+control plane there does not evict them.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True)
 class NodesWanted:
-    """`count` nodes `<prefix>-0` … that are alike; no count: only those that are there already."""
+    """`count` identical nodes `<prefix>-0` …; without a count, only existing simulated nodes."""
 
     count: int = 0
     prefix: str = "simulated"
     capacity: Mapping[str, str] = field(default_factory=dict)
     zones: tuple[str, ...] = ()
-    """In turn."""
+    """Assigned in turn."""
     labels: Mapping[str, str] = field(default_factory=dict)
     events: bool = False
     cleanup: bool = False
-    """They go when the process ends."""
+    """Delete them when the process ends."""
 
     def nodes(self) -> list[Object]:
         zones = self.zones or ("",)
@@ -64,13 +64,13 @@ class NotOurs(ShoalError):
 
 
 class SimulatedNodes:
-    """Running: what was wanted is there, and every simulated node is animated."""
+    """A running process: the configured nodes exist, and every simulated node is run."""
 
     def __init__(self, client: Client, wanted: NodesWanted) -> None:
         self._client, self._wanted = client, wanted
         self._task: asyncio.Task[None] | None = None
         self.failure: asyncio.Future[StoreError] = asyncio.get_running_loop().create_future()
-        """There is no store to lose here."""
+        """Never resolves: there is no store."""
 
     @classmethod
     async def start(cls, client: Client, wanted: NodesWanted, clock: Clock | None = None) -> SimulatedNodes:
@@ -96,7 +96,7 @@ class SimulatedNodes:
 
 
 async def _register(client: Client, node: Object) -> None:
-    """One that is there from the last time is taken as it is."""
+    """An existing simulated node of an earlier run is used as it is."""
     try:
         await client.create(NODES, node)
     except AlreadyExists:
@@ -121,7 +121,7 @@ async def _at_once(work: list[Any]) -> None:
 
 
 def run_nodes(kubeconfig: Path, context: str, wanted: NodesWanted, ready: Callable[[], None]) -> None:
-    """Until SIGTERM or SIGINT."""
+    """Runs until SIGTERM or SIGINT."""
 
     async def start() -> SimulatedNodes:
         client = load(kubeconfig, context, agent="shoal-nodes")

@@ -1,4 +1,6 @@
-"""`shoal plan`, and `shoal explain` of what is placed: the hub's state, looked at as the splitter does."""
+"""`shoal plan`, and `shoal explain` of placed workloads: reads the hub's state and evaluates it as the splitter
+does.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ OWN = {
 
 
 async def plan_objects(client: Client, given: Sequence[Object]) -> list[Change]:
-    """What these objects would change, if they were applied."""
+    """Returns what applying these objects would change."""
     asked = {_title(obj) for obj in given if _title(obj) not in OWN}
     selected = {_title(one) for obj in given if _title(obj)[0] == placement.KIND for one in selects_of(obj)}
     fleet = await _fleet(client, asked, selected)
@@ -40,7 +42,7 @@ async def explain_object(client: Client, kind: str, namespace: str, name: str) -
 
 
 async def _fleet(client: Client, asked: set[tuple[str, str]], selected: set[tuple[str, str]]) -> Fleet:
-    """`asked` have to be served; `selected` may be taught later."""
+    """Kinds in `required` must be served; kinds in `optional` may be discovered later."""
     clusters, _ = await client.list_all(CLUSTERS)
     placements, _ = await client.list_all(PLACEMENTS)
     wanted = {DEPLOYMENT, *asked, *selected, *(_title(one) for each in placements for one in selects_of(each))}

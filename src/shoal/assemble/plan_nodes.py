@@ -1,7 +1,7 @@
-"""`shoal plan`: which nodes a change would buy in the clusters of the fleet, and what they cost an hour.
+"""`shoal plan`: which nodes a change would buy in the clusters of the fleet, and their cost per hour.
 
-Every cluster is looked at once, through the kubeconfig the hub has of it; nothing is changed. What machines it may have
-is known of hosted clusters: from their ManagedCluster, or their Cluster API Cluster on the hub.
+Every cluster is read once, through the kubeconfig the hub has for it; nothing is changed. The available machines are
+known for hosted clusters, from their ManagedCluster or their Cluster API Cluster on the hub.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ Object = dict[str, Any]
 AGENT = "shoal-plan"
 AT_ONCE = 8
 SECONDS = 2.0
-"""That a cheaper plan is looked for, for each cluster."""
+"""How long a cheaper plan is searched for, per cluster."""
 PLANNED = {
     "Deployment": Kind("apps", "v1", "deployments"),
     "StatefulSet": Kind("apps", "v1", "statefulsets"),
 }
-"""Kinds of which it is known what pods their replicas are."""
+"""Kinds whose replicas are known pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,11 @@ class ClusterNodes:
     cluster: str
     found: Preview | None
     problem: str = ""
-    """Why nothing is known."""
+    """Why there is no preview."""
 
 
 async def plan_nodes(client: Client, given: Sequence[Object], changes: Sequence[Change]) -> list[ClusterNodes]:
-    """Of every hosted cluster, by name; those of others are not there."""
+    """Returns the plan of every hosted cluster, by name; other clusters are left out."""
     clusters, _ = await client.list_all(CLUSTERS)
     machines = await machines_by_owner(client)
     roots = await _roots(client, given, changes)
@@ -76,8 +76,9 @@ async def plan_nodes(client: Client, given: Sequence[Object], changes: Sequence[
 
 
 async def machines_by_owner(client: Client) -> dict[str, list[Object]]:
-    """MachineDeployments by the label of the workload Clusters they are for. Those of a ManagedCluster are at its
-    worker: they are as its spec says."""
+    """Returns MachineDeployments by the label of the workload Clusters they are for. Those of a ManagedCluster are at
+    its worker, so they are derived from its spec.
+    """
     found: dict[str, list[Object]] = {}
     deployments, _ = await client.list_all(MACHINE_DEPLOYMENTS)
     for each in deployments:
@@ -100,7 +101,7 @@ def _sold(namespace: str, cluster: str, pool: nodepools.Pool) -> Object:
 async def _roots(
     client: Client, given: Sequence[Object], changes: Sequence[Change]
 ) -> Mapping[tuple[str, str, str], Object]:
-    """The workloads that change, as they would be."""
+    """Returns the changed workloads as they would be."""
     found: dict[tuple[str, str, str], Object] = {}
     for change in changes:
         kind = PLANNED.get(change.kind)
@@ -120,7 +121,7 @@ def _key(obj: Object) -> tuple[str, str, str]:
 
 
 async def _look(client: Client, cluster: Object, machines: list[Object]) -> Snapshot | None:
-    """None: it is no cluster that nodes are bought for."""
+    """Returns None if nodes are not bought for the cluster."""
 
     def connect(kubeconfig: Object) -> Client:
         return client_to(endpoint_of(kubeconfig, where="the kubeconfig"), AGENT)
@@ -150,7 +151,7 @@ async def _look(client: Client, cluster: Object, machines: list[Object]) -> Snap
 def _pods(
     cluster: str, seen: Snapshot, roots: Mapping[tuple[str, str, str], Object], changes: Sequence[Change]
 ) -> tuple[list[Object], set[str]]:
-    """Those that come, and the uids of those that go: of each workload the youngest."""
+    """Returns the added pods and the uids of removed pods: of each workload the youngest."""
     more: list[Object] = []
     gone: set[str] = set()
     for change in changes:

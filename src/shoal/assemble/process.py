@@ -1,4 +1,4 @@
-"""What a process that serves does around its server: the event loop, signals, and how it ends."""
+"""The frame of a serving process: event loop, signals, shutdown."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shoal.objects.errors import StoreError
 from shoal.telemetry.logs import say
 
 END_SECONDS = 20.0
-"""After which a process that does not stop is ended all the same."""
+"""A process that does not stop is killed after this time."""
 
 
 class Running(Protocol):
@@ -29,9 +29,9 @@ class Running(Protocol):
 
 
 def serve(start: Callable[[], Awaitable[Running]]) -> None:
-    """Until SIGTERM or SIGINT, or until the store is lost."""
+    """Runs until SIGTERM or SIGINT, or until the store is lost."""
     tune()
-    # What is loaded by now stays; what requests make dies young. Python's own thresholds suit small programs.
+    # Loaded modules stay; objects of requests die young. Python's default thresholds suit small programs.
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
 
@@ -59,8 +59,9 @@ def serve(start: Callable[[], Awaitable[Running]]) -> None:
 
 
 def end_with_input() -> None:
-    """When standard input is closed this process stops: its parent, which holds the other end, is gone. In a thread, so
-    that a loop that hangs does not keep it."""
+    """Stops this process when its standard input is closed, because its parent, which holds the other end, is gone.
+    Runs in a thread, so that a blocked event loop does not prevent it.
+    """
 
     def watch() -> None:
         while os.read(0, 4096):

@@ -1,7 +1,7 @@
-"""`shoal provisioner`: nodes for one cluster of any API server, from Machines that are on it or on another.
+"""`shoal provisioner`: nodes for one cluster of any API server, from Machines on it or on another server.
 
-Of several such processes one acts, the holder of a Lease in the cluster. A Shoal server does this for the clusters it
-hosts by itself: it is refused here.
+Of several such processes one acts, the holder of a Lease in the cluster. A Shoal server provisions for the clusters it
+hosts itself, so it is refused here.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ DEFINITIONS = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", na
 class Wanted:
     namespace: str
     name: str
-    """Of the Cluster API Cluster whose Machines become the nodes."""
+    """The Cluster API Cluster whose Machines become the nodes."""
     settings: Settings = field(default_factory=Settings)
     install: bool = False
-    """Definitions that the cluster lacks are created."""
+    """Create CustomResourceDefinitions that the cluster lacks."""
     leader_elect: bool = True
     lease_namespace: str = "kube-system"
     health: tuple[str, int] | None = None
-    """Where /healthz, /readyz and /metrics are."""
+    """The address of /healthz, /readyz and /metrics."""
 
 
 class NoCluster(ShoalError):
@@ -69,7 +69,7 @@ class OfShoal(ShoalError):
 
 
 class Provisioner:
-    """Running from `start` until `stop`."""
+    """Runs from `start` until `stop`."""
 
     def __init__(self, clients: list[Client]) -> None:
         self._clients = clients
@@ -78,11 +78,11 @@ class Provisioner:
         self._health: Health | None = None
         self.health_port = 0
         self.failure: asyncio.Future[StoreError] = asyncio.get_running_loop().create_future()
-        """There is no store to lose here."""
+        """Never resolves: there is no store."""
 
     @classmethod
     async def start(cls, hosted: Client, management: Client, wanted: Wanted, clock: Clock | None = None) -> Provisioner:
-        """`hosted` sees pods and nodes, `management` Machines; they may be one. Both are closed by `stop`."""
+        """`hosted` has pods and nodes, `management` has Machines; they may be the same. `stop` closes both."""
         clock = clock or SystemClock()
         running = cls([hosted] if hosted is management else [hosted, management])
         for client in running._clients:
@@ -127,14 +127,14 @@ class Provisioner:
 
 
 async def install(client: Client) -> None:
-    """The definitions that are not there yet; those that are may be another's, and newer."""
+    """Creates missing definitions. Existing ones may be another project's, and newer."""
     for text in definition_texts("cluster"):
         with suppress(AlreadyExists):
             await client.create(DEFINITIONS, yaml.safe_load(text))
 
 
 async def refuse_shoal(*clients: Client) -> None:
-    """Two that buy for one cluster undo each other's work."""
+    """Two provisioners for one cluster would undo each other's work."""
     for client in clients:
         version = await client.call("GET", "/version")
         if "+shoal" in str(version.get("gitVersion")):
@@ -149,8 +149,9 @@ def run_provisioner(
     wanted: Wanted,
     ready: Callable[[], None],
 ) -> None:
-    """Until SIGTERM or SIGINT. Without a kubeconfig, the cluster this process runs in; without one for the Machines,
-    they are in the same."""
+    """Runs until SIGTERM or SIGINT. Without a kubeconfig, the cluster this process runs in is used; without one for the
+    Machines, they are in the same cluster.
+    """
 
     async def start() -> Provisioner:
         hosted = load(kubeconfig, context, agent=AGENT) if kubeconfig is not None else inside()

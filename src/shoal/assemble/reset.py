@@ -1,4 +1,4 @@
-"""`shoal reset`: removes a data directory, and nothing that is not one, or that a process uses."""
+"""`shoal reset`: removes a data directory. It refuses other directories and directories in use."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ from pathlib import Path
 from shoal.assemble.datadir import DataDirError
 
 MARK = "format"
-"""The file that every data directory has. It goes last: what is left of a removal that was cut is still one."""
+"""The file that every data directory has. It is removed last, so an interrupted removal leaves a valid data
+directory.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
     path: Path
     workers: tuple[str, ...]
-    """Data directories in it."""
+    """Data directories of workers in it."""
     size: int
     """Bytes."""
 
 
 def content(path: Path) -> Content:
-    """DataDirError for what is not a data directory."""
+    """Raises DataDirError if it is not a data directory."""
     if path.is_symlink():
         raise DataDirError(f"{path} is a symbolic link", f"name the directory itself: {path.resolve()}")
     if not path.is_dir():
@@ -38,7 +40,9 @@ def content(path: Path) -> Content:
 
 
 def remove(path: Path) -> None:
-    """All of it. While a process holds it, or one of the workers in it, DataDirError, and nothing is removed."""
+    """Removes everything. Raises DataDirError, and removes nothing, if a process holds it or one of the workers in
+    it.
+    """
     with _locked([path, *path.glob("workers/*")]):
         for each in sorted(path.iterdir()):
             if each.name in (MARK, "lock"):
@@ -54,7 +58,7 @@ def remove(path: Path) -> None:
 
 @contextmanager
 def _locked(directories: list[Path]) -> Iterator[None]:
-    """All of them, so that no server starts in what is being removed."""
+    """Locks all of them, so that no server starts in a directory that is being removed."""
     with ExitStack() as stack:
         for directory in directories:
             if not (directory / MARK).is_file():

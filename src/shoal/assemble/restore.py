@@ -1,8 +1,8 @@
-"""`shoal restore`: makes a store from a backup, in a data directory or in etcd.
+"""`shoal restore`: creates a store from a backup, in a data directory or in etcd.
 
-The whole file is read before anything is written. A store that is there is refused, or moved aside first where that is
-asked for; what was begun and did not end is never taken for a store. The new store has an ID of its own, knows which
-one it came from, and begins far above every revision the old one can have given.
+The whole file is read before anything is written. An existing store is refused, or moved aside first if requested; an
+unfinished restore is never taken for a store. The new store has its own ID, records the store it came from, and begins
+far above every revision the old one can have used.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from shoal.store.etcd.copying import Made
 
 AHEAD = 1_000_000_000
-"""How far the new store begins above the old one, which may have gone on after the backup was made."""
+"""How far the new store begins above the old one, which may have been written after the backup was made."""
 MAKING = ".restoring"
 STORE_FILES = (FILE_NAME, f"{FILE_NAME}-wal", f"{FILE_NAME}-shm", ETCD)
 LEASE = store_key("coordination.k8s.io/leases", ROOT, "kube-system", "shoal-loops")
@@ -49,7 +49,7 @@ LEASE_SECONDS = 15
 class RestoreAsked:
     file: Path
     data_dir: Path | None
-    """None: etcd servers are named, and no data directory is touched."""
+    """None: etcd servers are given, and no data directory is touched."""
     store: StoreSettings
     replace: bool = False
 
@@ -62,14 +62,14 @@ class Restored:
     """The ID of the new store."""
     revision: int
     aside: str
-    """Where what was there before is now."""
+    """Where the replaced data is now."""
     keys: bool
-    """Whether the keys came with it."""
+    """True if the keys were restored as well."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """A backup that was read through once, and is whole."""
+    """A backup that was read completely and is valid."""
 
     file: Path
     header: Header
@@ -82,7 +82,7 @@ class Contents:
 
 
 def restore(asked: RestoreAsked) -> Restored:
-    """Raises BackupRefused, StoreError or DataDirError; what was there before is then as it was, or aside."""
+    """Raises InvalidBackup, StoreError or DataDirError; then the previous data is unchanged, or moved aside."""
     settings = asked.store
     ring = KeyRing.load(Path(settings.encryption_key_file)) if settings.encryption_key_file else None
     contents = read_through(asked.file, ring)
@@ -105,7 +105,7 @@ def restore(asked: RestoreAsked) -> Restored:
 
 
 def read_through(file: Path, ring: KeyRing | None) -> Contents:
-    """Every checksum, and with a key ring every sealed value."""
+    """Verifies every checksum, and with a key ring every encrypted value."""
     with file.open("rb") as opened:
         reader = Reader(opened, str(file))
         count = 0
@@ -117,9 +117,9 @@ def read_through(file: Path, ring: KeyRing | None) -> Contents:
 
 
 def _into_directory(asked: RestoreAsked, contents: Contents, store: str, path: Path) -> Restored:
-    """In a directory of its own first, and into its place when it is whole."""
+    """Writes into a staging directory first, and moves it into place when it is complete."""
     making = path / MAKING
-    shutil.rmtree(making, ignore_errors=True)  # of a restore that was killed
+    shutil.rmtree(making, ignore_errors=True)  # left by a restore that was killed
     making.mkdir(mode=0o700)
     header = contents.header
     try:
@@ -141,7 +141,7 @@ def _into_directory(asked: RestoreAsked, contents: Contents, store: str, path: P
 
 
 def _into_cluster(asked: RestoreAsked, contents: Contents, store: str, path: Path | None) -> Restored:
-    """`path`: a data directory that is to belong to it."""
+    """`path` is a data directory that shall belong to the store."""
     keys = contents.keys if path is None else _missing_keys(path, contents)
     made = asyncio.run(_into_etcd(asked, contents, store, keys, Path()))
     aside = [made.aside, _move_aside(path, store) if path is not None else ""]
@@ -152,8 +152,8 @@ def _into_cluster(asked: RestoreAsked, contents: Contents, store: str, path: Pat
 async def _into_etcd(
     asked: RestoreAsked, contents: Contents, store: str, keys: dict[str, str], directory: Path
 ) -> Made:
-    """In the cluster that flags name, or in a local etcd in that directory, which nobody else has."""
-    from shoal.store.etcd.copying import Making, make_store  # noqa: PLC0415 - gRPC takes a while to load
+    """Restores into the cluster given by flags, or into a local etcd in that directory, which nobody else uses."""
+    from shoal.store.etcd.copying import Making, make_store  # noqa: PLC0415 - gRPC loads slowly
 
     header = contents.header
     note = (NOTE, json.dumps(keys).encode()) if keys else None
@@ -165,13 +165,13 @@ async def _into_etcd(
 
 
 async def _check_nobody_serves(there: EtcdSettings) -> None:
-    """A hub that serves the old store would go on with it, and what it acknowledges would be nowhere."""
+    """A hub that serves the old store would continue with it, and its acknowledged writes would be lost."""
     from shoal.store.etcd.copying import EtcdSnapshot  # noqa: PLC0415
 
     try:
         snapshot = await EtcdSnapshot.open(there)
     except StoreError:
-        return  # there is none that could be served
+        return  # there is no store that could be served
     try:
         value = await snapshot.get(LEASE)
     finally:
@@ -186,8 +186,9 @@ async def _check_nobody_serves(there: EtcdSettings) -> None:
 
 
 def _move_aside(path: Path, store: str) -> str:
-    """From here on the directory belongs to the new store: a server that finds another in it, or none, refuses to
-    begin, whenever this is cut."""
+    """From here on the directory belongs to the new store: whenever this is interrupted, a server that finds another
+    store in it, or none, refuses to start.
+    """
     there = [name for name in STORE_FILES if (path / name).exists()]
     known = (path / ID_FILE).read_text() if (path / ID_FILE).exists() else ""
     write_private(path / ID_FILE, f"{store}\n")
@@ -208,7 +209,7 @@ def _move_aside(path: Path, store: str) -> str:
 
 
 def _missing_keys(path: Path, contents: Contents) -> dict[str, str]:
-    """Only where there are none: a directory with keys has served, and its clients know them."""
+    """Returns keys only if the directory has none: a directory with keys has served, and its clients know them."""
     return contents.keys if read_identity(path) is None else {}
 
 

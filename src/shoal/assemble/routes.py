@@ -1,5 +1,6 @@
-"""What a hub serves beside the Kubernetes API: the addresses of hosted clusters, the tunnels of its workers, its
-certificate authority for those who join, and the dashboard."""
+"""The routes of a hub beside the Kubernetes API: hosted clusters, worker tunnels, the certificate authority for
+joining, and the dashboard.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ from shoal.objects.errors import MethodNotSupported, NotFound
 from shoal.objects.wire import Handler, Request, Response
 
 RoutesOf = Callable[[Core], Mapping[str, Route]]
-"""Routes need the server's core, and the server its routes."""
+"""Builds the routes after the server's components, because routes need the components and the server needs its
+routes.
+"""
 
 MOST_REMEMBERED = 16_384
 
@@ -30,7 +33,7 @@ def no_routes(core: Core) -> Mapping[str, Route]:
 
 
 def hub_routes(tunnels: Tunnels, authority: Path, dashboard: Dashboard) -> RoutesOf:
-    """`authority` is the file with the certificate of the hub's own authority."""
+    """`ca_file` holds the certificate of the hub's own certificate authority."""
 
     def routes(core: Core) -> Mapping[str, Route]:
         core.cache.kind(fleet.GROUP, "workers").listen(ROOT, cutting_off(tunnels))
@@ -45,7 +48,7 @@ def hub_routes(tunnels: Tunnels, authority: Path, dashboard: Dashboard) -> Route
 
 
 def cutting_off(tunnels: Tunnels) -> Callable[[Change], None]:
-    """Told of every change of a Worker: one that is gone or expelled has no tunnel."""
+    """Returns an event handler that closes the tunnel of a Worker that was deleted or expelled."""
 
     def changed(change: Change) -> None:
         if change.last.namespace != fleet.NAMESPACE:
@@ -57,7 +60,7 @@ def cutting_off(tunnels: Tunnels) -> Callable[[Change], None]:
 
 
 def authority_route(certificate: bytes) -> Handler:
-    """Tells anybody whom the hub's certificates are signed by; who asks compares it with the hash it was given."""
+    """Serves the hub's CA certificate to everybody; the client compares it with the hash it was given."""
 
     def answer(request: Request) -> Response:
         if request.path != joining.AUTHORITY_PATH:
@@ -70,7 +73,7 @@ def authority_route(certificate: bytes) -> Handler:
 
 
 def tunnel_attributes(path: str) -> Attributes:
-    """Keeping a tunnel is creating the subresource `tunnel` of one's Worker."""
+    """Opening a tunnel is authorized as creating the subresource `tunnel` of the own Worker."""
     return Attributes(
         cluster=ROOT,
         verb="create",
@@ -84,7 +87,7 @@ def tunnel_attributes(path: str) -> Attributes:
 
 
 class Assignments:
-    """Which worker hosts a ManagedCluster of root, from the server's own memory: asked for every request."""
+    """Returns the worker that hosts a ManagedCluster of root, from the server's cache. Called for every request."""
 
     def __init__(self, cache: Cache) -> None:
         self._kind = cache.kind(fleet.GROUP, "managedclusters")

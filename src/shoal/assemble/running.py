@@ -1,4 +1,4 @@
-"""Loops of a process: run together, and together begun anew when one of them fails."""
+"""Runs the controllers of a process together, and restarts all of them when one fails."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ class Runnable(Protocol):
 
 
 async def run_all(loops: Callable[[], list[Runnable]], clock: Clock) -> None:
-    """Until it is cancelled. They share watches and queues, so when one fails on its own account, which is a defect,
-    all of them end and begin anew from what the API says."""
+    """Runs until it is cancelled. Controllers share informers and queues, so an unhandled exception, which is a defect,
+    ends all of them; they restart from the state of the API after 5 s.
+    """
     while True:
         try:
             async with asyncio.TaskGroup() as group:

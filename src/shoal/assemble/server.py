@@ -1,4 +1,4 @@
-"""The API server put together: store, cache, identities, chain, socket. One per process that serves."""
+"""Assembles the API server: store, cache, identities, handler chain, socket. One per serving process."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ MASTERS = ("system:masters",)
 LOOK_SECONDS = 0.01
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _RANDOM = random.Random()
-"""The server's own: nobody else in the process can seed it, and so repeat a uid."""
+"""The server's own generator: nobody else in the process can seed it and so repeat a uid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,28 +71,28 @@ class ServerSettings:
     host: str = "127.0.0.1"
     port: int = 0
     advertise: str = ""
-    """The name or address clients use, where it is not the host."""
+    """The name or address clients use, if it is not the host."""
     names: tuple[str, ...] = ()
-    """What the serving certificate is for, besides these."""
+    """Further names of the serving certificate."""
     tokens: dict[str, User] = field(default_factory=dict)
     root_profile: str = ""
-    """hub or cluster; empty: as it was, hub at first."""
+    """hub or cluster; empty keeps the stored profile, hub at first."""
     limits: Limits = field(default_factory=Limits)
     window: Window = field(default_factory=Window)
     audit: AuditSettings = field(default_factory=AuditSettings)
     dispatch: DispatchSettings = field(default_factory=DispatchSettings)
     stop_seconds: float = 20.0
-    """What is under way gets this long to end: longer than a write waits for etcd."""
+    """How long requests in flight may take to end: longer than a write waits for etcd."""
     linger_seconds: float = 0.0
-    """Who has connected before the server stops, and not asked yet, may do so for this long."""
+    """How long a client that connected before shutdown may still send its first request."""
     idle_seconds: float = IDLE_SECONDS
-    """After which a logical cluster that is asked nothing sleeps."""
+    """A logical cluster without requests becomes idle after this time."""
     serving_given: bool = False
-    """Whether `serving.pem` is somebody else's, who looks after it."""
+    """True if `serving.pem` is provided and renewed by somebody else."""
     bare_certificates: bool = False
-    """Whether client certificates that name no logical cluster are of users of root."""
+    """True if client certificates that name no logical cluster belong to users of root."""
     routes: RoutesOf = no_routes
-    """What is served beside the Kubernetes API."""
+    """The routes beside the Kubernetes API."""
 
     @property
     def reached_at(self) -> str:
@@ -100,7 +100,7 @@ class ServerSettings:
 
 
 class ApiServer:
-    """Running from `start` until `stop`."""
+    """Runs from `start` until `stop`."""
 
     def __init__(
         self,
@@ -169,7 +169,7 @@ class ApiServer:
         return InProcessTransport(self.app.handle, self._pipes)
 
     async def heard(self) -> None:
-        """Returns when everybody in this process has read what was told to them before this call."""
+        """Returns when all in-process watches have read what was delivered before this call."""
         for pipe in list(self._pipes):
             while pipe.pending and not pipe.closed:  # noqa: ASYNC110 - a few times in the life of a cluster
                 await asyncio.sleep(LOOK_SECONDS)
@@ -181,11 +181,11 @@ class ApiServer:
         return f"https://{host}:{self.port}"
 
     def stopping(self) -> str:
-        """The check `shutdown` of /readyz, in upstream's words."""
+        """The check `shutdown` of /readyz, with upstream's message."""
         return "process is shutting down" if self._draining else ""
 
     def drain(self) -> None:
-        """It is about to stop, and serves on until then: /readyz says so, and clients are told to connect anew."""
+        """Announces the shutdown while it still serves: /readyz fails, and clients are asked to reconnect."""
         self._draining = True
         self._http.drain()
 
@@ -200,7 +200,9 @@ class ApiServer:
 
 
 def make_dispatcher(app: App, core: Core, metrics: Metrics, settings: DispatchSettings) -> Dispatcher:
-    """Before the chain, for what comes through the socket; the loops of this process go past it."""
+    """The dispatcher in front of the handler chain, for requests from the socket; controllers of this process bypass
+    it.
+    """
 
     def exists(cluster: str) -> bool:
         return core.clusters.get(cluster) is not None
@@ -282,26 +284,26 @@ async def make_core(settings: ServerSettings, store: Store, clock: Clock, addres
 
 
 def _posting() -> Poster:
-    # Most servers never call a webhook, and start without its library.
+    # Most servers never call a webhook, so its library is loaded on demand.
     from shoal.client.posting import Posting  # noqa: PLC0415
 
     return Posting()
 
 
 def _random_uid() -> str:
-    """A version 4 UUID. It has to be unique, not secret, so it need not ask the kernel."""
+    """Returns a version 4 UUID. It has to be unique, not secret, so it does not need the kernel's random numbers."""
     digits = f"{_RANDOM.getrandbits(128):032x}"
     variant = "89ab"[int(digits[16], 16) & 3]
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
 async def _load(store: Store, cache: Cache) -> None:
-    """The oldest state history reaches back to, then history itself: watches go on where they were cut."""
+    """Loads the oldest state of the history, then the history itself, so that watches resume where they were cut."""
     oldest = store.compacted
     found, _ = await store.range("", revision=oldest)
     cache.load(iter(found), oldest)
     store.watch(oldest, cache.apply, cache.advance)
-    # Others may write meanwhile: from the moment both are equal the watch is live, and neither runs ahead.
+    # Others may write meanwhile. From the moment both revisions are equal the watch is live, and neither runs ahead.
     while cache.revision < store.revision:
         arrived = asyncio.ensure_future(cache.reached(store.revision))
         ends: list[asyncio.Future[Any]] = [arrived, store.failure]
@@ -312,13 +314,13 @@ async def _load(store: Store, cache: Cache) -> None:
 
 
 async def _ensure_root(store: Store, cache: Cache, clock: Clock, profile: str) -> None:
-    """Root is there from the first start on; a profile that is asked for later becomes its own."""
+    """Root exists from the first start on. A profile requested later replaces its own."""
     kind = cache.kind(logicalcluster.GROUP, logicalcluster.PLURAL)
     entry = kind.get(ROOT, "", ROOT)
     key = store_key(kind.key, ROOT, "", ROOT)
     if entry is None:
         obj = logicalcluster.root(rfc3339(clock.now()), str(uuid.uuid4()), profile or "hub")
-        with suppress(CompareFailed):  # another server of the store was as quick
+        with suppress(CompareFailed):  # another server of the store was faster
             await store.put(key, encode(obj), 0)
     elif profile and entry.object()["spec"].get("profile") != profile:
         obj = entry.object()

@@ -1,8 +1,9 @@
-"""The authority of servers that share a store: replaced in the directory of one, it gets to all of them.
+"""Distributes the certificate authority of servers that share a store: replaced in the directory of one, it reaches all
+of them.
 
-Each looks from time to time. Files that are not what they were were changed by somebody here, and go into the store;
-where the store's are not what they were, somebody changed them elsewhere, and they come from there. If both are, the
-store's stand. What cannot be used is not handed on: a key may be there before its certificate.
+Each server compares periodically. If its files have changed, they go into the store; if the stored ones have changed,
+they are written to the directory. If both have changed, the stored ones win. An unusable authority is not distributed:
+a key may be there before its certificate.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Identity = dict[str, str]
 
 class SharedAuthority:
     def __init__(self, path: Path, notes: Notes, clock: Clock) -> None:
-        """`path`: a data directory whose files are those of the store."""
+        """`path` is a data directory whose files match the store's."""
         self._path, self._notes, self._clock = path, notes, clock
         self._known = read_identity(path)
 

@@ -1,4 +1,4 @@
-"""Finds the store that flags mean and opens a snapshot of it, whether a server is running on it or not."""
+"""Finds the store given by flags and opens a snapshot of it, whether a server runs on it or not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ETCD = "etcd"
 
 
 def is_etcd(directory: Path, settings: StoreSettings) -> bool:
-    """What is in the directory says which store it is, where flags do not."""
+    """If flags do not say which store it is, the content of the directory does."""
     if settings.kind == "etcd":
         return True
     return not (directory / FILE_NAME).exists() and (directory / ETCD / "data").exists()
@@ -29,7 +29,7 @@ def is_etcd(directory: Path, settings: StoreSettings) -> bool:
 
 @asynccontextmanager
 async def open_snapshot(directory: Path, settings: StoreSettings, revision: int = 0) -> AsyncIterator[Snapshot]:
-    """Raises StoreError or DataDirError when there is no store, or it does not reach back so far."""
+    """Raises StoreError or DataDirError if there is no store, or its history does not reach back so far."""
     if not is_etcd(directory, settings):
         if not (directory / FILE_NAME).exists():
             raise DataDirError(f"{directory} holds no store", "give its --data-dir, or --etcd-servers")
@@ -39,7 +39,7 @@ async def open_snapshot(directory: Path, settings: StoreSettings, revision: int 
         finally:
             await found.close()
         return
-    # gRPC takes a while to load, and only this store needs it.
+    # gRPC loads slowly, and only this store needs it.
     from shoal.store.etcd.copying import EtcdSnapshot  # noqa: PLC0415
 
     async with etcd_of(directory, settings) as there:
@@ -52,8 +52,9 @@ async def open_snapshot(directory: Path, settings: StoreSettings, revision: int 
 
 @asynccontextmanager
 async def etcd_of(directory: Path, settings: StoreSettings, *, locked: bool = False) -> AsyncIterator[EtcdSettings]:
-    """The etcd cluster the flags name, or the local one: as it runs, or started for this. `locked`: nobody else has the
-    directory, and there may be no etcd in it yet."""
+    """The etcd cluster given by flags, or the local one: as it runs, or started for this. `is_locked`: the caller has
+    locked the directory, which may have no etcd yet.
+    """
     from shoal.assemble.etcd_stores import remote  # noqa: PLC0415
     from shoal.assemble.local_etcd import CLIENT, LocalEtcd  # noqa: PLC0415
     from shoal.store.etcd import EtcdSettings  # noqa: PLC0415
@@ -67,7 +68,7 @@ async def etcd_of(directory: Path, settings: StoreSettings, *, locked: bool = Fa
     try:
         held = None if locked else DataDir(directory)
     except DataDirError:
-        # The server that has the directory runs the etcd, too.
+        # The server that holds the directory runs the etcd too.
         yield EtcdSettings((endpoint,), settings.prefix)
         return
     try:

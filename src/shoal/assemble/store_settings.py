@@ -1,4 +1,4 @@
-"""Which store a server is to open, and what opening it gives."""
+"""The configuration of a store, and the result of opening it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-if TYPE_CHECKING:  # a store brings the event loop with it, which the help of a command does not need
+if TYPE_CHECKING:  # a store imports the event loop, which the help of a command does not need
     from shoal.store.backup.snapshot import OpenSnapshot
     from shoal.store.interface import Store
 
@@ -18,7 +18,7 @@ class StoreSettings:
     kind: str = "sqlite"
     """sqlite or etcd."""
     servers: tuple[str, ...] = ()
-    """Of an etcd cluster; none: a local one is started and supervised."""
+    """Endpoints of an etcd cluster; empty: a local etcd is started and supervised."""
     prefix: str = "/shoal"
     ca_file: str = ""
     cert_file: str = ""
@@ -28,16 +28,16 @@ class StoreSettings:
     encryption_key_file: str = ""
     """Empty: nothing is encrypted."""
     encrypted_kinds: tuple[str, ...] = SECRETS
-    """As keys of the store begin."""
+    """Key prefixes of the store."""
 
     @property
     def sealing(self) -> StoreSettings:
-        """Of another store of this machine that is to be encrypted in the same way."""
+        """The same encryption for another store of this machine."""
         return StoreSettings(encryption_key_file=self.encryption_key_file, encrypted_kinds=self.encrypted_kinds)
 
 
 class Notes(Protocol):
-    """What the servers of one store share besides its content."""
+    """Metadata that the servers of one store share besides its content."""
 
     async def note(self, name: str) -> bytes | None: ...
 
@@ -51,7 +51,7 @@ class Opened:
     store: Store
     close: Callable[[], Awaitable[None]]
     snapshot: OpenSnapshot
-    """Values are as the store has them, sealed ones sealed."""
+    """Values are as the store has them; encrypted values stay encrypted."""
     notes: Notes | None = None
     shared: bool = False
-    """Other servers may be on it."""
+    """Other servers may use it."""

@@ -1,7 +1,7 @@
-"""Opens the store of a server, and makes sure that it is the one it had before, and that it may use it.
+"""Opens the store of a server, and checks that it is the one the server had before and that it may be used.
 
-The ID of the store is kept in the data directory: an empty store in its place, or another one, is refused, because
-everything that follows this server would take what is missing for deleted.
+The ID of the store is kept in the data directory. An empty or different store in its place is refused, because every
+client of this server would take missing objects for deleted.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ async def open_store(directory: DataDir, settings: StoreSettings) -> Opened:
     try:
         if opened.notes is not None:
             await share_identity(directory, opened.notes)
-        # Only now: a server that is refused by one store may begin with another. A store that was restored from the
-        # known one has an ID of its own.
+        # Only now: a server that is refused by one store may start with another. A store restored from the expected one
+        # has a new ID.
         if known != opened.store.id:
             write_private(file, f"{opened.store.id}\n")
     except BaseException:
@@ -60,7 +60,7 @@ async def _etcd(directory: DataDir, settings: StoreSettings, known: str) -> Open
             f"{directory.path} holds a sqlite store ({FILE_NAME}), and --store etcd would start beside it",
             "leave out --store etcd, or give another --data-dir",
         )
-    # gRPC takes a while to load, and only this store needs it.
+    # gRPC loads slowly, and only this store needs it.
     from shoal.assemble.etcd_stores import open_etcd  # noqa: PLC0415
 
     return await open_etcd(directory.path, settings, known)

@@ -34,7 +34,7 @@ class NotInACluster(ShoalError):
 
 
 class FromFile:
-    """A transport whose token is read from a file, again and again: in a cluster it is replaced every hour."""
+    """A transport that rereads its token from a file: in a cluster it is replaced every hour."""
 
     def __init__(self, transport: Transport, file: Path) -> None:
         self._transport, self._file = transport, file
@@ -70,17 +70,17 @@ def inside(account: Path = ACCOUNT, environment: Mapping[str, str] = os.environ)
 
 
 class PullProcess:
-    """Running from `start` until `stop`."""
+    """Runs from `start` until `stop`."""
 
     def __init__(self, hub: Client) -> None:
         self._hub = hub
         self._task: asyncio.Task[None] | None = None
         self.failure: asyncio.Future[StoreError] = asyncio.get_running_loop().create_future()
-        """There is no store to lose here."""
+        """Never resolves: there is no store."""
         self._health: Health | None = None
 
     async def serve_health(self, host: str, port: int) -> int:
-        """The port it listens at."""
+        """Returns the port it listens on."""
         self._health = Health()
         return await self._health.start(host, port)
 
@@ -93,7 +93,7 @@ class PullProcess:
         resources: tuple[str, ...],
         clock: Clock | None = None,
     ) -> PullProcess:
-        """`local` makes a client of the cluster."""
+        """`new_local_client` creates a client of the cluster."""
         running, clock = cls(hub), clock or SystemClock()
 
         def loops() -> list[Runnable]:
@@ -120,11 +120,11 @@ def run_syncer(
     ready: Callable[[], None],
     health: tuple[str, int] | None = None,
 ) -> None:
-    """Until SIGTERM or SIGINT."""
+    """Runs until SIGTERM or SIGINT."""
 
     async def start() -> PullProcess:
         if cluster is None:
-            inside()  # what is wrong is told now
+            inside()  # raises configuration errors now
             local: Callable[[], Client] = inside
         else:
             endpoint = load_endpoint(cluster, context)

@@ -1,7 +1,7 @@
-"""What a syncer needs to run in the cluster it syncs: the objects to apply there. Pure.
+"""The objects that run a syncer in the cluster it syncs. Pure.
 
-Its rights there are those on what it copies, and no others; it may not read the objects of namespaces it cannot name
-in a rule, so it leaves behind the namespaces it made rather than looking into everything.
+Its permissions there are those on synced resources only. It may not read objects of namespaces that it cannot name in a
+rule, so it leaves the namespaces it created rather than reading everything.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ READ = ("get", "list", "watch")
 @dataclass(frozen=True, slots=True)
 class Installation:
     cluster: str
-    """Of the workload Cluster on the hub."""
+    """The workload Cluster on the hub."""
     kubeconfig: str
     """Of the hub, for the syncer of that cluster."""
     image: str
@@ -34,7 +34,7 @@ class Installation:
 
 
 def manifest(wanted: Installation) -> list[Object]:
-    """In the order they are to be applied."""
+    """Returns the objects in the order to apply them."""
     labels = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/instance": wanted.cluster}
 
     def named(name: str, namespaced: bool = True) -> Object:

@@ -1,4 +1,4 @@
-"""What every process tells scrapers, whatever it serves."""
+"""The metrics of every process, whatever it serves."""
 
 from __future__ import annotations
 
@@ -22,5 +22,7 @@ _PARTS = (
 
 
 def process_metrics(only: str | None = None) -> str:
-    """`only`: of that logical cluster. One process may hold a hub and its workers: they tell the same."""
+    """`only_cluster` restricts them to one logical cluster. A process may contain a hub and its workers; they report
+    the same.
+    """
     return "".join(render(only) for render in _PARTS)

@@ -1,7 +1,7 @@
-"""`shoal top`: the fleet in numbers, looked at again and again.
+"""`shoal top`: the fleet in numbers, polled.
 
-What the hub knows is read at every look. Nodes and their prices are in the clusters: each is asked again only after a
-while, over connections that stay open.
+The hub is read at every poll. Nodes and their prices are in the clusters: each is read again only after a while, over
+connections that stay open.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Object = dict[str, Any]
 AGENT = "shoal-top"
 AT_ONCE = 8
 NODES_SECONDS = 10.0
-"""For which what was seen of the nodes of a cluster is good enough."""
+"""How long the node counts of a cluster are reused."""
 PLACED = (Kind("apps", "v1", "deployments"), Kind("apps", "v1", "statefulsets"))
 
 
@@ -42,17 +42,17 @@ class Row:
 
     name: str
     worker: str = ""
-    """That hosts it; empty: nobody of this fleet."""
+    """The worker that hosts it; empty: none of this fleet."""
     phase: str = ""
     replicas: int = 0
     ready_replicas: int = 0
     nodes: int | None = None
-    """None: not known."""
+    """None: unknown."""
     ready_nodes: int | None = None
     cpu: int | None = None
-    """Percent of its processors that pods have asked for."""
+    """Percent of the allocatable CPU that pods request."""
     cost: float | None = None
-    """An hour."""
+    """Per hour."""
     problem: str = ""
 
 
@@ -75,7 +75,7 @@ class Fleet:
     ready_replicas: int = 0
     nodes: int = 0
     cost: float = 0.0
-    """An hour, of all nodes with a price."""
+    """Per hour, of all nodes with a price."""
 
 
 @dataclass(slots=True)
@@ -126,10 +126,10 @@ class Top:
         try:
             return (await self._client.list_all(kind, labels=workload.ASSIGNED))[0]
         except NotFound:
-            return []  # no cluster has taught the hub this kind yet
+            return []  # the hub has not discovered this kind in any cluster yet
 
     async def _nodes(self, cluster: Object, row: Row, machines: dict[str, list[Object]]) -> None:
-        """What its nodes are goes into the row."""
+        """Fills in the columns of the cluster's nodes."""
         if row.phase != "Ready":
             return
         try:
@@ -165,9 +165,9 @@ async def _look(inside: Client, machines: list[Object]) -> Row:
         try:
             lists.append((await inside.list_all(kind))[0])
         except StatusError:
-            lists.append([])  # a cluster that nobody buys nodes for
+            lists.append([])  # no nodes are bought for this cluster
     claims, pools, overlays = lists
-    # A NodeClaim whose node is not there yet is paid for, and counted with it.
+    # A NodeClaim without its node yet is paid for, so it is counted.
     known, _ = prices(Snapshot(nodes, (), claims, pools, {}, overlays, deployments=machines))
     ready = sum(condition_is(node, "Ready") for node in nodes)
     return Row("", nodes=len(nodes), ready_nodes=ready, cost=sum(known.values()) if known else None)

@@ -1,6 +1,6 @@
-"""Sends the spans of this process to where its flag says, in batches, beside the work: nobody waits for it.
+"""Sends the spans of this process to the tracing endpoint, in batches, in the background.
 
-A receiver that does not answer costs spans, never requests: they are kept up to a bound and then dropped, and the log
+A receiver that does not answer costs spans, never requests: spans are kept up to a bound and then dropped, and the log
 says so once.
 """
 
@@ -30,7 +30,7 @@ MOST_ANSWERED = 65536
 
 class Exporter:
     def __init__(self, tracer: tracing.Tracer, endpoint: str) -> None:
-        # Most processes trace nothing, and have nobody to call.
+        # Most processes do not trace, so the client is loaded on demand.
         from shoal.client.posting import Posting  # noqa: PLC0415
 
         self._tracer = tracer
@@ -50,7 +50,7 @@ class Exporter:
                 pass
 
     async def close(self) -> None:
-        """What is left is sent, once."""
+        """Sends the remaining spans once."""
         while self._tracer.waiting and await self._send():
             pass
         await self._posting.close()
@@ -73,7 +73,7 @@ class Exporter:
 
 @asynccontextmanager
 async def exporting() -> AsyncIterator[None]:
-    """While it lasts, if tracing is on."""
+    """Exports spans for the duration of the context, if tracing is on."""
     if tracing.tracer is None or not tracing.endpoint:
         yield
         return

@@ -1,7 +1,7 @@
-"""`shoal tree`: what owns an object and what it owns, on the hub and into the clusters it has copies in.
+"""`shoal tree`: the owners of an object and what it owns, on the hub and in the clusters that have copies of it.
 
-Beside owner references it follows what Shoal itself knows: who hosts a ManagedCluster, which workload Cluster stands
-for it, and which object in a cluster is the copy of one that is assigned to it.
+Besides owner references it follows the relations of Shoal: the Worker that hosts a ManagedCluster, the workload Cluster
+that represents it, and the copy of an object in the cluster it is assigned to.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ Object = dict[str, Any]
 AGENT = "shoal-tree"
 AT_ONCE = 8
 OWNERS = 16
-"""How far up is looked."""
+"""The most levels of owners."""
 PASSED_OVER = {("", "events"), ("events.k8s.io", "events"), ("coordination.k8s.io", "leases")}
-"""Many, and owned by nobody."""
+"""Numerous, and never owned."""
 
 
 @dataclass(slots=True)
 class Tree:
     top: Branch
     notes: list[str] = field(default_factory=list)
-    """What could not be looked at."""
+    """What could not be read."""
 
 
 async def tree_of(client: Client, word: str, namespace: str, name: str) -> Tree:
-    """NotFound where there is no such object; UnknownKind where nobody serves the kind."""
+    """Raises NotFound if the object does not exist, UnknownKind if the kind is not served."""
     kinds = preferred(await served(client))
     kind = named(kinds, word)
     if (kind.kind.group, kind.kind.plural) == (WORKERS.group, WORKERS.plural):
@@ -60,7 +60,7 @@ async def tree_of(client: Client, word: str, namespace: str, name: str) -> Tree:
 
 
 async def tree_in(client: Client, cluster: str, word: str, namespace: str, name: str) -> Tree:
-    """Of an object in a workload Cluster, with what it is a copy of on the hub above it."""
+    """The tree of an object in a workload Cluster, below the hub object it is a copy of."""
     inside = await _reach(client, cluster)
     try:
         kinds = preferred(await served(inside))
@@ -86,7 +86,7 @@ async def tree_in(client: Client, cluster: str, word: str, namespace: str, name:
 
 
 async def _origin(client: Client, kinds: list[Served], copy: Found, namespace: str) -> Found | None:
-    """What a copy was made of; None: it is no copy, or of another hub."""
+    """Returns the hub object of a copy; None if it is not a copy, or of another hub."""
     uid = (copy.obj["metadata"].get("annotations") or {}).get(SYNCED_FROM, "").rpartition("/")[2]
     kind = next((one for one in kinds if one.name == copy.kind), None)
     if not uid or kind is None:
@@ -99,7 +99,7 @@ async def _origin(client: Client, kinds: list[Served], copy: Found, namespace: s
 
 
 class _Look:
-    """At everything of a cluster, or of one namespace of it."""
+    """Lists all objects of a cluster, or of one namespace of it."""
 
     def __init__(self, client: Client, kinds: Iterable[Served], where: str = "") -> None:
         self._client, self._kinds, self._where = client, list(kinds), where
@@ -107,7 +107,7 @@ class _Look:
         self.notes: list[str] = []
 
     async def all(self, namespace: str) -> list[Found]:
-        """Without a namespace all of it: what belongs to no namespace may own anything."""
+        """Without a namespace it lists everything: a cluster-scoped object may own anything."""
         wanted = [
             kind
             for kind in self._kinds
@@ -126,14 +126,14 @@ class _Look:
                 self.notes.append(f"{kind.kind.plural} may not be read{self._where}")
                 return []
             except (NotFound, MethodNotSupported):
-                return []  # gone since it was discovered, or not to be listed after all
+                return []  # deleted since discovery, or not listable
         return [Found(kind.name, item) for item in items]
 
 
 async def _upwards(
     client: Client, kinds: list[Served], root: Found, made: Branch, cluster: str = ""
 ) -> tuple[Found, Branch]:
-    """Its owners above it, each with the one way down to it; the highest, and its branch."""
+    """Adds the owners above the node, each with the one path down to it. Returns the topmost owner and its node."""
     found = root
     for _ in range(OWNERS):
         above = await _owner(client, kinds, found)
@@ -171,7 +171,7 @@ async def _owner(client: Client, kinds: list[Served], found: Found) -> tuple[Fou
 
 
 async def _registered(client: Client, found: Found) -> tuple[Found, str] | None:
-    """The ManagedCluster that a workload Cluster stands for."""
+    """Returns the ManagedCluster that a workload Cluster represents."""
     metadata = found.obj["metadata"]
     label = (metadata.get("labels") or {}).get(workload.MANAGED)
     if found.kind != workload.KIND or not label:
@@ -186,7 +186,9 @@ async def _registered(client: Client, found: Found) -> tuple[Found, str] | None:
 
 
 async def _relatives(client: Client, grown: list[Grown], notes: list[str]) -> None:
-    """What is not said by owner references: hosted ManagedClusters, and the workload Clusters that stand for them."""
+    """Adds relations without owner references: hosted ManagedClusters, and the workload Clusters that represent
+    them.
+    """
     workers = [one for one in grown if one.found.kind == fleet.WORKER]
     try:
         if workers:
@@ -216,7 +218,7 @@ async def _relatives(client: Client, grown: list[Grown], notes: list[str]) -> No
 
 
 async def _copies(client: Client, grown: list[Grown], notes: list[str]) -> None:
-    """What is assigned to a cluster has its copy there below it, with what that owns."""
+    """Adds the copy of each object that is assigned to a cluster, with what the copy owns."""
     by_cluster: dict[str, list[Grown]] = {}
     for one in grown:
         if cluster := workload.assigned_to(one.found.obj):

@@ -28,14 +28,14 @@ from shoal.sync.loops import SyncSettings as SyncSettings
 
 @dataclass(frozen=True, slots=True)
 class WorkersInside:
-    """Of `shoal up`."""
+    """The workers of `shoal up`."""
 
     count: int = 0
     capacity: int = 100
 
 
 class Up:
-    """A running hub with workers beside it, reached without a socket."""
+    """A running hub with in-process workers, which are reached without a socket."""
 
     def __init__(self, hub: Shoal, workers: list[Worker]) -> None:
         self.hub, self.workers = hub, workers
@@ -60,7 +60,7 @@ class Up:
                 f"{directory} is of a declared Worker, which the hub runs as a process",
                 "start with fewer --workers, or delete that Worker first",
             )
-        # Whatever the hub's store is, a worker's belongs to this machine.
+        # A worker's store is local, whatever the hub's store is.
         own = server_settings(directory, store=settings.store.sealing, idle_seconds=settings.idle_seconds)
         known = worker_settings(
             name, capacity, "", hub.server.url, hub.server.authority.certificate.decode(), fleet.INSIDE

@@ -1,4 +1,4 @@
-"""`shoal worker`: a server of its own that hosts clusters for a hub. In a process of its own, or inside `shoal up`."""
+"""`shoal worker`: a server that hosts clusters for a hub, in its own process or inside `shoal up`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from shoal.objects.errors import StoreError
 
 @dataclass(frozen=True, slots=True)
 class WorkerProcess:
-    """What `shoal worker` is told."""
+    """The options of `shoal worker`."""
 
     hub: HubGiven
     data_dir: Path
@@ -45,11 +45,11 @@ class WorkerProcess:
     idle_seconds: float = IDLE_SECONDS
     bus: BusSettings = field(default_factory=BusSettings)
     supervised: bool = False
-    """A hub runs it: it ends with its standard input, and its Worker says what it is."""
+    """Run by a hub: it ends when its standard input is closed, and its Worker object describes it."""
 
 
 class Worker:
-    """A running worker: its server and that server's loops, the fleet's loops, and the way the hub reaches it."""
+    """A running worker: its server with its controllers, the fleet's controllers, and its link to the hub."""
 
     def __init__(self, shoal: Shoal, hub: Client) -> None:
         self.shoal = shoal
@@ -68,8 +68,10 @@ class Worker:
         beside: Callable[[], list[Runnable]] = lambda: [],
         bus: BusSettings = WATCH,
     ) -> Worker:
-        """`shoal` is the worker's own server, `hub` of the hub's root, as this worker. `way`: the hub's tunnels when it
-        is in this process, otherwise what opens the connection that becomes one. `beside` are further loops."""
+        """`shoal` is the worker's own server; `hub` is a client of the hub's root with the identity of this worker.
+        `hub_link` is the hub's tunnels if it is in this process, otherwise the dialer of the tunnel connection.
+        `extra_controllers` returns further controllers.
+        """
         worker = cls(shoal, hub)
         if isinstance(way, Tunnels):
             worker._leave = way.register(settings.name, shoal.server.app.handle)
@@ -117,7 +119,7 @@ def server_settings(
     store: StoreSettings | None = None,
     idle_seconds: float = IDLE_SECONDS,
 ) -> UpSettings:
-    """Of a worker's own server: its root is a management cluster, and no hub."""
+    """Settings of a worker's own server: its root is a management cluster, not a hub."""
     return UpSettings(data_dir, host, port, store=store or StoreSettings(), hub=False, idle_seconds=idle_seconds)
 
 
@@ -128,7 +130,7 @@ def worker_settings(
 
 
 def run_worker(process: WorkerProcess, ready: Callable[[Worker], None]) -> None:
-    """Until SIGTERM or SIGINT, or until the store is lost."""
+    """Runs until SIGTERM or SIGINT, or until the store is lost."""
     check_given(process.hub)
     if process.supervised:
         end_with_input()

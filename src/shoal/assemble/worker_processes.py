@@ -1,8 +1,8 @@
-"""`shoal worker` processes that a hub runs, each on a data directory of its own below the hub's.
+"""`shoal worker` processes that a hub runs, each with its own data directory below the hub's.
 
-A process has its standard input from a pipe that nobody writes to: when this process ends, however that happens, the
-pipe closes and the worker ends too. What it says goes to `worker.log` beside its data, anew at each start. It joins as
-any worker does, with a token made for its name; that is in its environment and in no list of processes.
+The standard input of a process is a pipe that nobody writes to: when this process ends, however that happens, the pipe
+closes and the worker ends too. Its output goes to `worker.log` beside its data, truncated at each start. It joins like
+any worker, with a token for its name, which is in its environment and in no process list.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ from shoal.telemetry import logs, tracing
 
 OWNER, LOG = "worker-uid", "worker.log"
 STOP_SECONDS = 15.0
-"""After which a process that was asked to end is killed."""
+"""A process that does not end after SIGTERM is killed after this time."""
 DENIED = 4
 """The exit code of a worker that the hub does not accept (any more)."""
 KEPT_BYTES, LONGEST_LINE = 4096, 300
 NO_REASON = ("hint: ", "the worker's own API is at ")
-"""How lines begin that do not say why it has ended."""
+"""Prefixes of lines that do not say why the process has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class HubHere:
-    """The hub, as its worker processes are told of it."""
+    """The hub, as its worker processes connect to it."""
 
     url: str
     authority: str
-    """As PEM."""
+    """PEM."""
     token: Callable[[str], Awaitable[str]]
-    """A join token for the worker of that name."""
+    """Creates a join token for the worker of that name."""
     idle_seconds: float
     store: StoreSettings = field(default_factory=StoreSettings)
-    """How theirs are encrypted."""
+    """How the stores of the workers are encrypted."""
 
 
 class _Child:
@@ -68,7 +68,7 @@ class WorkerProcesses:
         self._children: dict[str, _Child] = {}
         self._waiting: dict[str, asyncio.Task[None]] = {}
         self._ended: dict[str, tuple[int, Here]] = {}
-        """Exit code, and what is told, of those that ended by themselves."""
+        """Exit code and state of processes that ended by themselves."""
         self._told: Callable[[str], None] = lambda _: None
 
     def listen(self, told: Callable[[str], None]) -> None:
@@ -98,7 +98,7 @@ class WorkerProcesses:
         self._waiting[name] = asyncio.create_task(self._wait(name, child), name=f"worker process {name}")
 
     def _made(self, name: str, uid: str) -> Path:
-        """Whole or not at all, so that it is known for whom."""
+        """Creates the directory atomically, so that its owner is always known."""
         directory = self._root / name
         if _owner(directory) is None:
             making = self._root / f".new-{name}"
@@ -109,7 +109,7 @@ class WorkerProcesses:
 
     async def _spawn(self, name: str, directory: Path, token: str) -> _Child:
         hub = self._hub
-        # Only what its own flags say holds for it: of the hub's environment nothing of Shoal's.
+        # Only its own flags configure it: SHOAL_ variables of the hub are not passed on.
         environment = {key: value for key, value in os.environ.items() if not key.startswith("SHOAL_")}
         if token:
             environment["SHOAL_JOIN_TOKEN"] = token
@@ -124,7 +124,7 @@ class WorkerProcesses:
             *_telemetry(),
         ]
         output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        read, pipe = os.pipe()  # no other child gets an end of it: Python's descriptors are not inherited
+        read, pipe = os.pipe()  # no other child inherits an end of it: Python's descriptors are not inheritable
         try:
             process = await asyncio.create_subprocess_exec(
                 *command, stdin=read, stdout=output, stderr=output, env=environment, start_new_session=True
@@ -158,7 +158,7 @@ class WorkerProcesses:
         if child is None or waiting is None:
             return
         child.stopping = True
-        with suppress(ProcessLookupError):  # it has ended just now
+        with suppress(ProcessLookupError):  # it has just ended
             child.process.terminate()
             await asyncio.wait([waiting], timeout=STOP_SECONDS)
             if not waiting.done():
@@ -184,13 +184,13 @@ def _sealing(store: StoreSettings) -> list[str]:
 
 
 def _telemetry() -> list[str]:
-    """As of this process, but for people to read: what it said last is told when it ends."""
+    """As for this process, but in text form: the last log line is reported when it ends."""
     traces = ["--tracing-endpoint", tracing.endpoint] if tracing.endpoint else []
     return ["--log-level", logs.level(), *traces]
 
 
 def _place(root: Path) -> str:
-    """Belongs to the directory, as long as that is there."""
+    """Returns the ID that belongs to the directory, as long as it exists."""
     file = root / ".place"
     if not file.exists():
         write_private(file, secrets.token_hex(8) + "\n")
@@ -205,7 +205,7 @@ def _owner(directory: Path) -> str | None:
 
 
 def _occupant(directory: Path) -> int:
-    """Who holds the lock of the data directory; 0: nobody."""
+    """Returns the pid that holds the lock of the data directory; 0: none."""
     try:
         lock = os.open(directory / "lock", os.O_RDWR)
     except FileNotFoundError:
@@ -225,7 +225,7 @@ def _exit(code: int) -> str:
 
 
 def _last_line(log: Path) -> str:
-    """What it said at the last."""
+    """Returns the last line of the log that says why it has ended."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - KEPT_BYTES))

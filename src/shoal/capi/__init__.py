@@ -1,1 +1,3 @@
-"""Cluster API: clusters and machines as objects, and the providers that make them real."""
+"""Cluster API: reconcilers of Clusters, Machines, MachineSets, MachineDeployments and MachineHealthChecks, and
+infrastructure providers.
+"""

@@ -1,4 +1,4 @@
-"""Conditions of the v1beta2 contract: set together, mirrored, summed up over types and over objects. Pure."""
+"""Conditions of the v1beta2 contract: set, mirror, summarize over types and aggregate over objects. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Condition(NamedTuple):
 
 
 class Reasons(NamedTuple):
-    """What a condition that is summed up says when it holds, when it does not, and when nobody knows."""
+    """Reasons of a condition by status: True, False, Unknown."""
 
     true: str
     false: str
@@ -39,14 +39,14 @@ UP_TO_DATE = Reasons("UpToDate", "NotUpToDate", "UpToDateUnknown")
 
 
 def holds(type_: str, yes: bool, reasons: Reasons, message: str = "") -> Condition:
-    """A condition whose truth is known; the message is for when it does not hold."""
+    """A condition with a known status. The message is used only when it is False."""
     return Condition(type_, TRUE, reasons.true) if yes else Condition(type_, FALSE, reasons.false, message)
 
 
 def with_status(obj: Object, status: Object, conditions: Iterable[Condition], now: str) -> Object:
-    """The object with this status and these conditions; the very same object where nothing changes.
+    """The object with this status and these conditions; the identical object if nothing changes.
 
-    Conditions of others stay. Fields of `status` that are None are left out.
+    Conditions of other components stay. Fields of `status` that are None are left out.
     """
     generation = obj["metadata"].get("generation", 0)
     said = {condition["type"]: condition for condition in (obj.get("status") or {}).get("conditions") or ()}
@@ -63,11 +63,13 @@ def with_status(obj: Object, status: Object, conditions: Iterable[Condition], no
 
 
 def differ_in_words(old: Object, new: Object) -> bool:
-    """Whether a status has nothing new for other loops: reasons, messages, or that nothing is there yet."""
+    """Reports whether a status has no news for other reconcilers: only reasons or messages changed, or nothing is
+    provisioned yet.
+    """
     before, after = old.get("status") or {}, new["status"]
     if not before.get("conditions"):
         if new.get("kind") == MACHINE:
-            return not condition_is(new, "Ready")  # its Node is about to be
+            return not condition_is(new, "Ready")  # its Node does not exist yet
         return not initialization(new, "infrastructureProvisioned") and not initialization(new, "provisioned")
     return _facts(before) == _facts(after)
 
@@ -78,7 +80,7 @@ def _facts(status: Object) -> tuple[Object, dict[str, str]]:
 
 
 def only(obj: Object, condition: Condition, now: str) -> Object:
-    """The object with one condition set and nothing else touched."""
+    """The object with one condition set and nothing else changed."""
     generation = obj["metadata"].get("generation", 0)
     type_, state, reason, message = condition
     return set_condition(obj, type_, state, reason=reason, message=message, observed_generation=generation, now=now)
@@ -99,13 +101,13 @@ def by_type(found: Iterable[Condition]) -> dict[str, Condition]:
 
 
 def own_conditions(obj: Mapping[str, Any]) -> dict[str, Condition]:
-    """What an object says already, whoever said it."""
+    """The current conditions of an object, whichever component set them."""
     said = (obj.get("status") or {}).get("conditions") or ()
     return by_type(Condition(c["type"], c["status"], c.get("reason", ""), c.get("message", "")) for c in said)
 
 
 def mirror(source: Mapping[str, Any], type_: str, target: str, fallback: Condition) -> Condition:
-    """Another object's condition as one's own; `fallback` where it has none."""
+    """Another object's condition under a new type; `fallback` if it has none."""
     found = get_condition(source, type_)
     if found is None:
         return fallback
@@ -120,7 +122,7 @@ def summary(
     reasons: Reasons,
     negative: Sequence[str] = (),
 ) -> Condition:
-    """One condition out of several of the same object; `negative` ones are good when False."""
+    """Summarizes several conditions of one object. Conditions in `negative` are good when False."""
     worst, said = TRUE, []
     for type_ in types:
         condition = found.get(type_) or Condition(type_, UNKNOWN, "NotYetReported", "Condition not yet reported")
@@ -137,14 +139,14 @@ def _turned(status: str) -> str:
 
 
 def aggregate(target: str, objects: Sequence[Mapping[str, Any]], type_: str, kind: str, reasons: Reasons) -> Condition:
-    """One condition out of the same condition of many objects."""
+    """Aggregates the same condition of many objects."""
     bad = [obj for obj in objects if not condition_is(obj, type_)]
     worst = FALSE if any(condition_is(obj, type_, FALSE) for obj in bad) else UNKNOWN if bad else TRUE
     return Condition(target, worst, reasons.of(worst), told(kind, bad, type_))
 
 
 def told(kind: str, objects: Sequence[Mapping[str, Any]], type_: str) -> str:
-    """What many objects say in one of their conditions; like messages are said once."""
+    """Messages of one condition over many objects; equal messages are merged."""
     said: dict[str, list[str]] = {}
     for obj in objects:
         message = str((get_condition(obj, type_) or {}).get("message") or "")

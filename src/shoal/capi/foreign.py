@@ -1,7 +1,7 @@
-"""Kinds of others that Clusters refer to: found by their definition, and watched from then on.
+"""Tracks external objects that Clusters refer to: finds the kind by its CRD, then watches it.
 
-A control plane provider may run anywhere; what is needed of it is its object. The version to read is the one that
-keeps the v1beta2 contract, which the definition names in a label.
+A control plane provider may run anywhere; only its object is needed. The version to read is the one that keeps the
+v1beta2 contract, which the CRD names in a label.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ GroupKind = tuple[str, str]
 
 DEFINITIONS = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
 PAUSE = 10.0
-"""Seconds until a definition that is not there is looked for again."""
+"""Seconds until a missing CRD is looked up again."""
 
 
 class Foreign:
@@ -39,7 +39,7 @@ class Foreign:
         self._listeners.append(told)
 
     def view(self, group: str, kind: str) -> View | None:
-        """None until it is found and listed; then its objects are told of."""
+        """None until the kind is found and its informer has synced. Handlers then receive its objects."""
         key = (group, kind)
         if key not in self._asked and group and kind:
             self._asked.add(key)
@@ -47,7 +47,9 @@ class Foreign:
         return self._views.get(key)
 
     def knows(self, group: str, kind: str) -> bool:
-        """Whether what is not seen does not exist: it is watched, or the server has no such kind."""
+        """Reports whether a missing object really does not exist: its kind is watched, or the server has no such
+        kind.
+        """
         return self.view(group, kind) is not None or (group, kind) in self._undefined
 
     async def run(self) -> None:
@@ -80,7 +82,7 @@ class Foreign:
                 if definition is not None and version and definition["spec"]["names"]["kind"] == kind:
                     return Kind(group, version, plural)
         except (StatusError, Unreachable):
-            return None  # nobody knows
+            return None  # unknown: retried later
         self._undefined.add((group, kind))
         return None
 
@@ -92,12 +94,12 @@ class Foreign:
 
 
 def contract_version(definition: Object) -> str:
-    """The last of those that keep the contract."""
+    """The last version that keeps the contract."""
     return labels_of(definition).get(CONTRACT, "").split("_")[-1]
 
 
 def plurals(kind: str) -> list[str]:
-    """How the plural of a kind may be spelt; the definition is named after it."""
+    """Possible plurals of a kind; the CRD is named after the plural."""
     word = kind.lower()
     if word.endswith("y"):
         return [f"{word[:-1]}ies", f"{word}s"]

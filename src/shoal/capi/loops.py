@@ -1,4 +1,4 @@
-"""The loops of Cluster API and of the providers it is given, on shared views."""
+"""Creates the controllers of Cluster API and of the given providers, on shared informers."""
 
 from __future__ import annotations
 
@@ -23,11 +23,13 @@ class Runnable(Protocol):
 
 
 Provider = Callable[[Resources, Clock], list[Runnable]]
-"""Tells the core of its kinds (`Resources.provide`) and makes its own loops, if it has any here."""
+"""Registers its kinds (`CAPIInformers.register_kind`) and returns its controllers, if any run here."""
 
 
 def capi_loops(client: Client, clock: Clock, *providers: Provider) -> list[Runnable]:
-    """`client` is at the management cluster: any API server that serves the kinds of Cluster API and the providers."""
+    """`client` is at the management cluster: any API server that serves the kinds of Cluster API and of the
+    providers.
+    """
     resources = Resources(client, clock)
     provided = [loop for provider in providers for loop in provider(resources, clock)]
     core = (

@@ -1,8 +1,8 @@
-"""What may wait for a quiet moment: counts, and words of a status that only people read.
+"""Debounces status updates: replica counts, and status text that only people read.
 
-While objects are written one after the other, every one of them would change the counts of those above it. They are
-looked at when no write has been under way for a moment, or when nothing more has come for the same key; words wait
-longer. This is the event loop's own time, not the clock's: nothing that is decided depends on it.
+While objects are written one after another, every write would change the counts of their owners. Keys are enqueued when
+no write has been in flight for a moment, or when a key has had no further changes; text waits longer. The event loop's
+time is used, not the clock's: no decision depends on it.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Quiet:
     def __init__(self) -> None:
         self._writes, self._last = 0, 0.0
         self._counts: dict[Item, tuple[float, float]] = {}
-        """When it came up last, in that order, and since when it waits."""
+        """Last change, in that order, and when it was first added."""
         self._words: dict[Item, float] = {}
-        """Since when, in that order."""
+        """When it was added, in that order."""
         self._due: set[Item] = set()
-        """Words whose moment has come."""
+        """Statuses whose text may be written now."""
         self._timer: asyncio.Handle | None = None
 
     @contextmanager
@@ -41,7 +41,7 @@ class Quiet:
             self._last = asyncio.get_running_loop().time()
 
     def add(self, queue: WorkQueue[Any], key: Hashable) -> None:
-        """As the queue's own `add`, in a quiet moment."""
+        """Like the queue's own `add`, debounced."""
         now = self._awake()
         _, since = self._counts.pop((queue, key), (now, now))
         if now - since < LONGEST_SECONDS:
@@ -50,7 +50,7 @@ class Quiet:
             queue.add(key)
 
     def is_due(self, queue: WorkQueue[Any], key: Hashable) -> bool:
-        """Whether the moment for words has come; if not, the key comes back then."""
+        """Reports whether status text may be written now. If not, the key is enqueued when it may."""
         item = queue, key
         if item in self._due:
             self._due.discard(item)
@@ -59,7 +59,7 @@ class Quiet:
         return False
 
     def forget(self, queue: WorkQueue[Any], key: Hashable) -> None:
-        """The words were said together with something else."""
+        """Drops the deferred text, which was written together with another change."""
         self._words.pop((queue, key), None)
         self._due.discard((queue, key))
 
@@ -84,7 +84,7 @@ class Quiet:
 
 
 def _ripe(waiting: Iterator[tuple[Item, float]], before: float, calm: bool) -> list[Item]:
-    """The first ones, up to one that has not waited long enough."""
+    """The first items, up to one that has not waited long enough."""
     found = []
     for item, moment in waiting:
         if not calm and moment > before:

@@ -1,4 +1,4 @@
-"""What MachineSets and MachineDeployments say of their Machines: counts and the conditions both have. Pure."""
+"""Counts and conditions that MachineSets and MachineDeployments share. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Object = dict[str, Any]
 
 
 def is_unhealthy(machine: Object) -> bool:
-    """By the word of a MachineHealthCheck."""
+    """As a MachineHealthCheck reports."""
     return condition_is(machine, "HealthCheckSucceeded", FALSE)
 
 
@@ -23,7 +23,7 @@ def is_to_be_remediated(machine: Object) -> bool:
 
 
 def remediating(machines: Sequence[Object], whom: str) -> Condition:
-    """`whom`: who it is that leaves the others alone."""
+    """`owner_text` names who does not remediate the other unhealthy Machines."""
     wanted = [machine for machine in machines if is_to_be_remediated(machine)]
     if wanted:
         found = aggregate("Remediating", wanted, "OwnerRemediated", "Machine", READY)
@@ -35,7 +35,7 @@ def remediating(machines: Sequence[Object], whom: str) -> Condition:
 
 
 def versions(machines: Sequence[Object]) -> list[Object] | None:
-    """The versions of Machines, counted; what a Node tells of itself goes before what was asked for."""
+    """Machines counted by version. The kubelet version of the Node wins over the spec's version."""
     found = Counter(_version(machine) for machine in machines)
     return [{"version": version, "replicas": found[version]} for version in sorted(found) if version] or None
 
@@ -50,7 +50,7 @@ def having(machines: Sequence[Object], type_: str) -> int:
 
 
 def selector(found: Object | None, otherwise: dict[str, str]) -> LabelSelector:
-    """A label selector; an empty one stands for these labels."""
+    """A label selector. An empty one means `default_labels`."""
     return from_label_selector(found if found and any(found.values()) else {"matchLabels": otherwise})
 
 
@@ -75,7 +75,7 @@ def scaling_down(current: int, desired: int) -> Condition:
 
 
 def machine_conditions(machines: Sequence[Object]) -> list[Condition]:
-    """Of all Machines together. A new one has no UpToDate yet and is not counted against it."""
+    """Aggregated over all Machines. A new one has no UpToDate yet and is not counted against it."""
     known = [machine for machine in machines if get_condition(machine, "UpToDate") is not None]
     ready = Condition("MachinesReady", TRUE, "NoReplicas")
     current = Condition("MachinesUpToDate", TRUE, "NoReplicas")

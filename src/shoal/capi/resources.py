@@ -1,6 +1,6 @@
-"""What the loops of Cluster API look at: its own kinds, with the indexes the loops ask by, and those of providers.
+"""The informers of Cluster API: its own kinds with their indexes, and the kinds that providers register.
 
-The core knows no provider: a provider tells which kinds it brings, and where the Nodes of its Machines are.
+The core knows no provider. A provider registers its kinds and how to find the Nodes of its Machines.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _BESIDE_STATUS = (
 
 
 class Nodes(Protocol):
-    """Where a provider's Machines have their Nodes."""
+    """A provider's access to the Nodes of its Machines."""
 
     def of(self, machine: Object) -> Object | None: ...
 
@@ -43,7 +43,7 @@ class Nodes(Protocol):
     async def patch(self, node: Object, patch: Object) -> Object: ...
 
     def client(self, machine: Object) -> Client | None:
-        """At the cluster they are in; None: there is none yet."""
+        """A client of the workload cluster. None: it does not exist yet."""
         ...
 
 
@@ -64,7 +64,7 @@ class Resources:
         self.views = [
             self.clusters, self.deployments, self.sets, self.machines, self.health_checks, self.kubeconfigs,
         ]  # fmt: skip
-        """All that has to run, and to be listed before anything is believed."""
+        """All informers that must run, and must have synced before any decision."""
         self._own = {
             (capi.GROUP, capi.MACHINE_DEPLOYMENT): self.deployments,
             (capi.GROUP, capi.MACHINE_SET): self.sets,
@@ -85,10 +85,12 @@ class Resources:
         reached: Callable[[Object], bool] | None = None,
         **indexes: Index,
     ) -> View:
-        """A kind of a provider that Clusters, Machines or templates refer to. `nodes`: of Machines that refer to it.
-        `reached`: whether the cluster of a Cluster that refers to it answers.
+        """Registers a provider's kind that Clusters, Machines or templates refer to. `nodes` finds the Nodes of
+        Machines that refer to it. `is_reachable` reports whether the workload cluster of a Cluster that refers to it
+        responds.
 
-        Providers do this before any loop is made."""
+        Providers register before any reconciler is created.
+        """
         view = View(self._client, kind, self._clock, indexes=indexes, quiet=self.quiet)
         self._provided[kind.group, name] = view
         if nodes is not None:
@@ -99,14 +101,15 @@ class Resources:
         return view
 
     async def listed(self) -> None:
-        """Waits until nothing that exists can be taken for missing."""
+        """Waits until all informers have synced, so that no existing object looks missing."""
         if not self._complete:
             await asyncio.gather(*(view.listed() for view in self.views))
             self._complete = True
 
     def follow(self, view: View, queue: WorkQueue[Name]) -> None:
-        """Puts the objects a loop is about into its queue. A change of their status, for the most part its own
-        writing, is looked at in a quiet moment."""
+        """Enqueues the objects of a reconciler. A change of the status alone, mostly the reconciler's own write, is
+        debounced.
+        """
         changes = Changes(_but_for_status)
 
         def told(obj: Object) -> None:
@@ -118,14 +121,14 @@ class Resources:
         view.listen(told)
 
     def can_wait(self, queue: WorkQueue[Name], old: Object, new: Object) -> bool:
-        """Whether a new status is put off to a quiet moment, in which the key comes back."""
+        """Reports whether writing the new status is deferred. If so, the key is enqueued again later."""
         if differ_in_words(old, new):
             return not self.quiet.is_due(queue, name_of(old))
         self.quiet.forget(queue, name_of(old))
         return False
 
     def listen_to_provided(self, told: Told) -> None:
-        """To every object of a provider."""
+        """Adds a handler to the informers of all registered provider kinds."""
         for view in self._provided.values():
             view.listen(told)
 
@@ -134,14 +137,14 @@ class Resources:
             nodes.listen(told)
 
     def of(self, obj: Object) -> View:
-        """The view an object of a referring or referred kind is from."""
+        """The informer of the object's kind, for referring and referenced kinds."""
         key = _group(obj["apiVersion"]), obj["kind"]
         view = self._own.get(key) or self._provided.get(key) or self.foreign.view(*key)
         assert view is not None, key
         return view
 
     def referring(self, reference: Object) -> View | None:
-        """Where a reference points to; None: to a kind nobody here provides."""
+        """The informer of the reference's kind, or None if no provider registered it."""
         return self._provided.get(_target(reference))
 
     def referenced(self, namespace: str, reference: Object | None) -> Object | None:
@@ -149,24 +152,24 @@ class Resources:
         return view.get(namespace, str((reference or {}).get("name"))) if view is not None else None
 
     def knows(self, reference: Object) -> bool:
-        """Whether an object of this kind that is not seen does not exist."""
+        """Reports whether a missing object of this kind really does not exist."""
         return self.referring(reference) is not None or self.foreign.knows(*_target(reference))
 
     def referenced_anywhere(self, namespace: str, reference: Object | None) -> Object | None:
-        """As `referenced`, kinds of others too."""
+        """Like `resolve_reference`, external kinds included."""
         if reference is None:
             return None
         view = self.referring(reference) or self.foreign.view(*_target(reference))
         return view.get(namespace, str(reference.get("name"))) if view is not None else None
 
     def orphans(self, view: View, adopter: Object) -> list[Object]:
-        """Objects of the adopter's Cluster that nobody controls."""
+        """Objects of the adopter's Cluster without a controller."""
         place = adopter["metadata"]["namespace"], capi.cluster_name(adopter)
         found = view.by("owner", "")
         return [obj for obj in found if (obj["metadata"]["namespace"], capi.cluster_name(obj)) == place]
 
     def is_reached(self, cluster: Object) -> bool | None:
-        """Whether the cluster answers; None: nobody here can tell."""
+        """Whether the workload cluster responds. None: no provider can tell."""
         reached = self._reached.get(_target((cluster.get("spec") or {}).get("infrastructureRef") or {}))
         return reached(cluster) if reached is not None else None
 
@@ -180,7 +183,7 @@ class Resources:
             await nodes.patch(node, patch)
 
     def workload(self, machine: Object) -> Client | None:
-        """A client at the cluster of a Machine's Node."""
+        """A client of the workload cluster of a Machine's Node."""
         nodes = self._nodes_of(machine)
         return nodes.client(machine) if nodes is not None else None
 
@@ -189,7 +192,9 @@ class Resources:
 
 
 class Changes:
-    """Tells the changes of an object that matter to others from those that do not."""
+    """Filters out changes of an object that do not concern a reconciler. Compares the fields that `fields_of`
+    returns.
+    """
 
     def __init__(self, what: Callable[[Object], Hashable]) -> None:
         self._what = what
@@ -209,7 +214,7 @@ def _but_for_status(obj: Object) -> Hashable:
 
 
 def standing(cluster: Object) -> Hashable:
-    """What Machines and what stands above them need to know of their Cluster."""
+    """The fields of a Cluster that its Machines and their owners depend on."""
     return (
         cluster["metadata"]["uid"],
         capi.is_deleting(cluster),

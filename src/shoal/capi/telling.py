@@ -1,4 +1,4 @@
-"""Events about Clusters and Machines of Cluster API, from their phases."""
+"""Records Events about Clusters and Machines from their phases and conditions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""When Machines of a MachineSet are what a MachineDeployment wants: what makes a rollout, and what is just kept up.
+"""Compares machine templates: which differences require a rollout and which are updated in place.
 
-Pure. Labels, annotations, taints, timeouts and readiness reach Machines in place; these alone replace them:
-version, bootstrap, infrastructureRef, failureDomain.
+Pure. Labels, annotations, taints, timeouts and readiness reach Machines in place. Only version, bootstrap,
+infrastructureRef and failureDomain replace Machines.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def rollout_fields(template: Mapping[str, Any]) -> Object:
 
 
 def differences(current: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
-    """Why Machines of the one template have to be replaced by ones of the other; empty: they need not."""
+    """Why Machines of the current template must be replaced; empty: they need not."""
     before, after = current["spec"], wanted["spec"]
     found: list[str] = []
     if before.get("version", "") != after.get("version", ""):
@@ -48,7 +48,7 @@ def expired(deployment: Mapping[str, Any], machine_set: Mapping[str, Any], now: 
 
 
 def suffix(*parts: object) -> str:
-    """Five letters that look random and are always the same for the same parts."""
+    """Five random-looking letters, always the same for the same parts."""
     number = int.from_bytes(hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).digest()[:8], "big")
     letters = []
     for _ in range(5):
@@ -58,6 +58,6 @@ def suffix(*parts: object) -> str:
 
 
 def digits(*parts: object) -> str:
-    """A number for labels, as the hash of a template."""
+    """A decimal hash for labels, such as the template hash."""
     digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).digest()
     return str(int.from_bytes(digest[:4], "big"))

@@ -1,7 +1,7 @@
-"""Local copies that the loops of one feature share: one watch per kind, indexes, and what one's own writes answered.
+"""Informers shared by the reconcilers of Cluster API: one watch per kind, indexes, and read-your-writes.
 
-Reading a view after a write through it sees that write, so no loop acts twice on the same lack. A view is
-believed only when all of them have listed completely.
+A read after a write through the informer sees that write, so no reconciler acts twice on the same gap. Reconcilers wait
+until all informers have synced.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from shoal.objects.errors import NotFound
 
 Object = dict[str, Any]
 Told = Callable[[Object], None]
-"""Given the object as it is now, or as it was last when it has gone."""
+"""Called with the current object, or with the last known one if it was deleted."""
 Index = Callable[[Object], Iterable[Hashable]]
 
 REMEMBERED_GONE = 10_000
 
 
 class View:
-    """`client` is the place looked at; writes to a wildcard view go to the object's own logical cluster."""
+    """Watches through `client`. With a wildcard client, writes go to the object's own logical cluster."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class View:
         indexes: Mapping[str, Index] | None = None,
         quiet: Quiet | None = None,
     ) -> None:
-        """`quiet` is told of writes."""
+        """`debouncer` tracks the writes in flight."""
         self._client, self.kind = client, kind
         self._quiet = quiet or Quiet()
         self.name = f"capi watch of {kind.plural}"
@@ -67,7 +67,7 @@ class View:
         return self.objects.get((cluster, namespace, name))
 
     def by(self, index: str, value: Hashable) -> list[Object]:
-        """In the order of their names."""
+        """Sorted by key."""
         found = self._indexed.get((index, value))
         return [found[key] for key in sorted(found)] if found else []
 
@@ -77,11 +77,11 @@ class View:
         return self._learn(made, cluster)
 
     async def fetch(self, namespace: str, name: str, cluster: str = "") -> Object:
-        """The object as the server has it, where the copy is known to be behind."""
+        """Reads the object from the server. For use when the cache is known to be behind."""
         return self._learn(await self._at(cluster).get(self.kind, name, namespace), cluster)
 
     async def patch(self, obj: Object, patch: Object) -> Object:
-        """A merge patch of the very object that was looked at."""
+        """A merge patch with the resourceVersion of `obj` as precondition."""
         cluster, namespace, name = key_of(obj)
         metadata = {"resourceVersion": obj["metadata"]["resourceVersion"], **(patch.get("metadata") or {})}
         return await self._written(
@@ -95,7 +95,9 @@ class View:
         return await self._written(obj, self._at(key_of(obj)[0]).update(self.kind, obj))
 
     async def delete(self, obj: Object) -> None:
-        """It may be gone already, or made anew meanwhile: that one is left alone."""
+        """Deletes with the uid as precondition: an object that was recreated meanwhile is left alone. A missing object
+        is no error.
+        """
         cluster, namespace, name = key_of(obj)
         uid = obj["metadata"]["uid"]
         try:
@@ -120,7 +122,7 @@ class View:
             raise
 
     def _learn(self, obj: Object, cluster: str) -> Object:
-        """What a write answered, unless the watch has been further already."""
+        """Stores the response of a write, unless the watch is already ahead."""
         obj["metadata"].pop("managedFields", None)
         if cluster:
             obj = _seen_from_afar(obj, cluster)
@@ -131,7 +133,7 @@ class View:
     def _changed(self, key: Key, obj: Object | None) -> None:
         last = self.objects.get(key)
         if obj is not None:
-            # A cluster that was moved away and comes back brings its uids.
+            # A logical cluster that was migrated away and returns has the same uids.
             self._gone_uids.discard(obj["metadata"]["uid"])
             self._put(key, obj)
         elif last is not None:
@@ -173,7 +175,7 @@ class View:
 
 
 def _seen_from_afar(obj: Object, cluster: str) -> Object:
-    """As the wildcard view shows it."""
+    """Adds the cluster annotation, as in wildcard responses."""
     metadata = obj["metadata"]
     return {**obj, "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), CLUSTER: cluster}}}
 
@@ -183,6 +185,6 @@ def _revision(obj: Object) -> int:
 
 
 def _is_kept(obj: Object) -> bool:
-    """A write that takes the last finalizer off answers with an object that is no more."""
+    """False for the response of a write that removed the last finalizer of a deleted object."""
     metadata = obj["metadata"]
     return "deletionTimestamp" not in metadata or bool(metadata.get("finalizers"))

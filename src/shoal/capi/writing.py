@@ -1,4 +1,4 @@
-"""Patches of metadata that every loop makes: finalizers, owners, labels. Pure."""
+"""Metadata patches of all reconcilers: finalizers, owner references, labels. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Object = dict[str, Any]
 def claimed(
     obj: Object, *, finalizer: str = "", owner: Object | None = None, labels: Mapping[str, str] | None = None
 ) -> Object | None:
-    """The patch that gives an object these; None when it has them."""
+    """The patch that adds the missing finalizer, owner and labels. None: nothing is missing."""
     metadata = obj["metadata"]
     patch: Object = {}
     if finalizer and finalizer not in (metadata.get("finalizers") or ()):
@@ -33,14 +33,14 @@ def _is_same(reference: Mapping[str, Any], owner: Mapping[str, Any]) -> bool:
 
 
 def _is_anothers(references: Sequence[Mapping[str, Any]], owner: Mapping[str, Any]) -> bool:
-    """An object has one controller; a foreign one is not pushed aside."""
+    """An object has one controller; an existing other one is not replaced."""
     return bool(owner.get("controller")) and any(
         reference.get("controller") and not _is_same(reference, owner) for reference in references
     )
 
 
 def released(obj: Object, finalizer: str) -> Object | None:
-    """The patch that lets an object go; None when this finalizer is off already."""
+    """The patch that removes the finalizer. None: it is already removed."""
     finalizers = obj["metadata"].get("finalizers") or []
     if finalizer not in finalizers:
         return None

@@ -18,7 +18,7 @@ from shoal.objects.errors import Conflict, Forbidden, NotFound, StatusError, Una
 
 Object = dict[str, Any]
 LEARN_SECONDS, LOOK_SECONDS = 15.0, 0.1
-"""That a kind is waited for whose definition was just applied."""
+"""How long to wait for a kind whose CustomResourceDefinition was just applied."""
 DEFINITION = "CustomResourceDefinition"
 
 
@@ -65,13 +65,13 @@ def command(
 
 
 class Applying:
-    """One run: what the server serves is asked once, and again only where a manifest may have changed it."""
+    """One run. Discovery is read once, and again only if a manifest may have changed it."""
 
     def __init__(self, client: Client, manager: str, *, force: bool, dry: bool) -> None:
         self._client, self._manager, self._force, self._dry = client, manager, force, dry
         self._kinds: list[Served] = []
         self._defined: set[tuple[str, str]] = set()
-        """Group and kind of definitions that were applied."""
+        """Group and kind of applied CustomResourceDefinitions."""
 
     async def all(self, given: list[Object], namespace: str, *, say: bool) -> tuple[list[Object], list[AskingError]]:
         self._kinds = await served(self._client)
@@ -114,7 +114,7 @@ class Applying:
         return kind, found
 
     async def _kind(self, obj: Object) -> Served:
-        import asyncio  # noqa: PLC0415  the event loop runs by now; help has none
+        import asyncio  # noqa: PLC0415  the event loop runs by now; help does not need it
 
         found = of_object(self._kinds, obj)
         group = str(obj.get("apiVersion") or "").rpartition("/")[0]

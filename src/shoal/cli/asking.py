@@ -1,7 +1,7 @@
-"""What every command that asks a running hub has in common: which hub, and how a failure ends the program.
+"""Options and errors of every command that calls a running hub.
 
-A hub is found by `--kubeconfig`, `$SHOAL_KUBECONFIG`, then the data directory; never by `$KUBECONFIG`, which may
-well name somebody's production cluster.
+A hub is found by `--kubeconfig`, `$SHOAL_KUBECONFIG`, then the data directory; never by `$KUBECONFIG`, which may well
+name a production cluster.
 """
 
 from __future__ import annotations
@@ -63,9 +63,10 @@ def ask(
     question: Callable[[Client], Awaitable[T]],
     doing: str = "asking the hub",
 ) -> T:
-    """The answer of the hub; what it refuses for other reasons than rights is a StatusError. `doing` is what a person
-    reads while it takes long."""
-    # Half of what help takes, which needs none of it.
+    """Returns the result of `request`. Errors of the hub other than missing permissions are raised as StatusError.
+    `progress_text` is shown while it takes long.
+    """
+    # Half of the time of help, which does not need it.
     import asyncio  # noqa: PLC0415
 
     from shoal.client.kubeconfig import load  # noqa: PLC0415
@@ -85,7 +86,9 @@ def ask(
 
 @contextmanager
 def asking(file: Path | None) -> Iterator[None]:
-    """Failures within end the program as they do whenever a hub is asked, by that kubeconfig; with none, by none."""
+    """Translates errors of hub calls within the context into CommandError, with hints for that kubeconfig; None: no
+    kubeconfig.
+    """
     from shoal.client.kubeconfig import KubeconfigError  # noqa: PLC0415
     from shoal.client.transport import Unreachable, distrusts  # noqa: PLC0415
 

@@ -31,7 +31,7 @@ def command(
     """
     if kubeconfig is not None and (data_dir is not None or store.get("etcd_servers")):
         raise click.UsageError("--kubeconfig asks a server; leave out --data-dir and --etcd-servers")
-    # The server takes a second to load, and help needs none of it.
+    # The server takes a second to load, and help does not need it.
     from shoal.assemble.backup import BackupAsked, backup  # noqa: PLC0415
 
     asked = BackupAsked(

@@ -1,4 +1,4 @@
-"""`shoal completion`: what a shell needs in order to complete `shoal`."""
+"""`shoal completion`: prints the shell completion of `shoal`."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ def command(shell: str) -> None:
     kind = get_completion_class(shell)
     assert kind is not None
     made = kind(shoal, {}, "shoal", COMPLETE)
-    # Not `source()`: that of bash runs bash, which need not be here.
+    # Not `source()`: for bash it runs bash, which may not be installed.
     click.echo(made.source_template % made.source_vars())

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from shoal.assemble.controllers import Controllers
 
 LOOPS = ("capi", "kind", "importer", "fleet", "syncer", "splitter")
-"""As `assemble.controllers` has them, which loads for longer than help may take."""
+"""A copy of the names in `assemble.commands.controllers`, which loads more slowly than help may take."""
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 

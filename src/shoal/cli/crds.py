@@ -1,4 +1,4 @@
-"""`shoal crds`: Shoal's kinds, to install in any cluster."""
+"""`shoal crds`: Shoal's CustomResourceDefinitions, to install in any cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`shoal demo`: a guided fleet."""
+"""`shoal demo`: a guided tour of a fleet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`shoal doctor`: what this machine has and lacks for Shoal."""
+"""`shoal doctor`: checks what this machine has and lacks for Shoal."""
 
 from __future__ import annotations
 

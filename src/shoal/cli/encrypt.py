@@ -21,7 +21,7 @@ def command(decrypt: bool, data_dir: Path | None, **store: Any) -> None:
     For what was stored before there was a key, and after a key was put in front of the others. Then the old keys can
     go. A server on a SQLite store, or on a local etcd, must be stopped.
     """
-    # The server takes a second to load, and help needs none of it.
+    # The server takes a second to load, and help does not need it.
     from shoal.assemble.encrypting import encrypt  # noqa: PLC0415
 
     settings = store_settings(**store)

@@ -1,4 +1,4 @@
-"""`shoal explain`: why a ManagedCluster or a workload is where it is, or what keeps it waiting."""
+"""`shoal explain`: why a ManagedCluster or a workload is where it is, or why it waits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 KINDS = ("managedcluster", "managedclusters", "mc")
 DEPLOYMENT = "Deployment"
 SHOWN = 20
-"""Workers and changes that are printed; all of them are in the JSON."""
+"""Printed workers and changes; the JSON output has all of them."""
 
 
 @click.command(name="explain")
@@ -42,7 +42,7 @@ def command(kind: str, name: str, namespace: str, output: str, kubeconfig: Path 
         return
 
     async def question(client: Client) -> Explanation:
-        # What decides loads for longer than help may take.
+        # The scheduler loads more slowly than help may take.
         from shoal.assemble.explain import explain_managed_cluster  # noqa: PLC0415
 
         return await explain_managed_cluster(client, namespace, name)

@@ -1,4 +1,4 @@
-"""`shoal explain worker`: what it says of itself, and where each of its ManagedClusters could go."""
+"""`shoal explain worker`: its conditions, and where each of its ManagedClusters could go."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHOWN = 50
 
 def explain(name: str, output: str, kubeconfig: Path | None, data_dir: Path | None) -> None:
     async def question(client: Client) -> WorkerExplanation:
-        from shoal.assemble.explain import explain_a_worker  # noqa: PLC0415  loads for longer than help may take
+        from shoal.assemble.explain import explain_a_worker  # noqa: PLC0415  loads more slowly than help may take
 
         return await explain_a_worker(client, name)
 

@@ -28,7 +28,7 @@ def command(backup: Path | None, output: str, data_dir: Path | None, **store: An
 
     Exit code 1: there are problems. A server may run meanwhile.
     """
-    # The server takes a second to load, and help needs none of it.
+    # The server takes a second to load, and help does not need it.
     from shoal.assemble.fsck import fsck, fsck_backup  # noqa: PLC0415
 
     settings = store_settings(**store)

@@ -90,7 +90,7 @@ def command(
 
 
 def _push(file: Path, name: str, namespace: str, cluster: Path, context: str) -> None:
-    # What joins and syncs loads for longer than help may take.
+    # The syncer loads more slowly than help may take.
     from shoal.assemble.joincluster import join_push, self_contained  # noqa: PLC0415
 
     try:

@@ -1,4 +1,4 @@
-"""`shoal join-token`: lets other machines join as workers."""
+"""`shoal join-token`: tokens with which other machines join as workers."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def create(
     data_dir: Path | None,
 ) -> None:
     """Makes a token, and prints the command that joins with it."""
-    # What joins loads for longer than help may take.
+    # It loads more slowly than help may take.
     from shoal.assemble.jointokens import authority_hash, create_token  # noqa: PLC0415
     from shoal.assemble.membership import base_of  # noqa: PLC0415
 

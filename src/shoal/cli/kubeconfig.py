@@ -1,7 +1,7 @@
-"""`shoal kubeconfig`: the admin's, or that of a managed cluster, with a token that is good for a while.
+"""`shoal kubeconfig`: the administrator's kubeconfig, or that of a managed cluster, with a short-lived token.
 
-Who may read the Secret with the kubeconfig of a managed cluster may use what is in it: by that right a short-lived
-token of its administrator is asked for, at the cluster itself, through the hub.
+A user who may read the Secret with the kubeconfig of a managed cluster may use it. With that permission a short-lived
+token of its administrator is requested at the cluster itself, through the hub.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SECRETS = Kind("", "v1", "secrets")
 ACCOUNTS = Kind("", "v1", "serviceaccounts")
 EXEC_VERSION = "client.authentication.k8s.io/v1"
 SHORTEST = 600
-"""Seconds; Kubernetes gives no tokens for less."""
+"""Kubernetes issues no tokens for fewer seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def command(
 
 
 def merged(own: Object, added: Object, context: str) -> Object:
-    """The current context stays what it is; an older entry of that name is replaced."""
+    """Keeps the current context; replaces an older entry of that name."""
     named = next(item["context"] for item in added["contexts"] if item["name"] == added["current-context"])
     cluster = next(item["cluster"] for item in added["clusters"] if item["name"] == named["cluster"])
     user = next(item["user"] for item in added["users"] if item["name"] == named["user"])
@@ -124,7 +124,7 @@ def _read(file: Path) -> str:
 
 
 async def _stored(client: Client, asked: Asked) -> str:
-    """As the hub keeps it."""
+    """Returns the kubeconfig as the hub stores it."""
     try:
         secret = await client.get(SECRETS, kubeconfig_secret(asked.name), asked.namespace)
     except NotFound:

@@ -1,4 +1,4 @@
-"""Options of commands that run loops at a server that is not theirs: who leads, and where they tell how they are."""
+"""Options of commands that run controllers at a server of somebody else: leader election and the health address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`shoal logs`: what happened to an object, as a timeline, or what a process of this machine wrote."""
+"""`shoal logs`: the timeline of an object, or the log of a process of this machine."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def command(
 
 
 def log_files(data_dir: Path) -> dict[str, Path]:
-    """By short name: of workers that the hub runs, and of local etcds."""
+    """Returns logs by short name: of workers that the hub runs, and of local etcds."""
     found = {file.parent.name: file for file in sorted(data_dir.glob("workers/*/worker.log"))}
     for file in sorted([*data_dir.glob("**/etcd.log")]):
         inside = file.relative_to(data_dir).parts
@@ -72,7 +72,7 @@ def log_files(data_dir: Path) -> dict[str, Path]:
 
 
 def read_log(file: Path, tail: int | None, *, follow: bool) -> Iterator[str]:
-    """A log that begins anew, because its process did, is read from its beginning."""
+    """A log that was truncated because its process restarted is read from its beginning."""
     with file.open("rb") as opened:
         kept = opened.read().decode(errors="replace").splitlines(keepends=True)
         position, of = opened.tell(), os.fstat(opened.fileno()).st_ino

@@ -46,9 +46,9 @@ COMMANDS = {
     "demo": "a fleet that builds itself, loses a worker and cleans up, told as it happens",
 }
 COMPLETE = "_SHOAL_COMPLETE"
-"""The environment variable by which a shell asks what comes next."""
+"""The environment variable by which a shell requests completions."""
 ALIKE = 0.75
-"""From 0 to 1: so much like a command's name is a word that was meant for it."""
+"""From 0 to 1: how similar a mistyped word must be to a command to be suggested."""
 USAGE, INTERRUPTED = 2, 130
 SPACE = "shoal doctor shows what is free; --data-dir names a directory elsewhere"
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -67,7 +67,7 @@ class Commands(click.Group):
         return command
 
     def shell_complete(self, context: click.Context, incomplete: str) -> list[click.shell_completion.CompletionItem]:
-        """From the table: to name the commands none of them is loaded."""
+        """Completes from the table, so that no command module is loaded."""
         item = click.shell_completion.CompletionItem
         found = [item(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
         return [*found, *click.Command.shell_complete(self, context, incomplete)]
@@ -91,7 +91,7 @@ def main() -> None:
         fail("Windows is not supported natively", "run Shoal in WSL2")
     program = Path(sys.argv[0]).name
     if program.startswith("kubectl_complete-"):
-        from shoal.cli import plugin  # noqa: PLC0415  of no use to anybody else
+        from shoal.cli import plugin  # noqa: PLC0415  only needed for kubectl completion
 
         raise SystemExit(plugin.main(shoal, sys.argv[1:]))
     name = "kubectl shoal" if program.startswith("kubectl-") else "shoal"
@@ -117,17 +117,17 @@ def main() -> None:
 
 
 def fail(message: str, hint: str = "", exit_code: int = 1) -> NoReturn:
-    """What went wrong, then the command to type."""
+    """Prints the error, then the command to type, and exits."""
     say(message, error=True, hint=hint)
     raise SystemExit(exit_code)
 
 
 def _meant(typed_at: str) -> str:
-    """A command whose name is nearly what was typed; empty where the word after the program is one, or like none."""
+    """Returns the command that was probably meant; empty if the word is a command, or similar to none."""
     word = next((each for each in sys.argv[1:] if not each.startswith("-")), "")
     if word in COMMANDS or " " in typed_at.removeprefix("kubectl "):
         return ""
-    import difflib  # noqa: PLC0415  for who has mistyped only
+    import difflib  # noqa: PLC0415  only needed after a typing error
 
     near = difflib.get_close_matches(word, COMMANDS, 1, ALIKE)
     return f"{typed_at} {near[0]}" if near else ""
@@ -135,7 +135,7 @@ def _meant(typed_at: str) -> str:
 
 def _fail_of_the_system(error: OSError) -> NoReturn:
     if error.errno == errno.EPIPE:
-        # Who reads has enough. What Python still holds must not be written either.
+        # The reader has closed the pipe. Python's buffered output must not be written either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1)
     what = (error.strerror or str(error)).lower()

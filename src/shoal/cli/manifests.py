@@ -1,4 +1,4 @@
-"""Manifests as people give them: files, folders, standard input; several documents, and lists of objects."""
+"""Reads manifests: files, folders, standard input; several documents, and lists of objects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ENDINGS = (".json", ".yaml", ".yml")
 
 
 def read_all(filenames: Iterable[str], *, recursive: bool = False) -> list[Object]:
-    """In the order given; of a folder by name."""
+    """Reads in the given order; the files of a folder by name."""
     return [obj for given in filenames for file in _files(given, recursive) for obj in read(file)]
 
 
@@ -46,7 +46,7 @@ def read(filename: str) -> list[Object]:
 
 
 def in_namespace(obj: Object, namespace: str) -> Object:
-    """With that namespace where it names none."""
+    """Sets that namespace if the object has none."""
     return {**obj, "metadata": {"namespace": namespace, **obj["metadata"]}}
 
 

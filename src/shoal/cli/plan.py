@@ -1,5 +1,6 @@
-"""`shoal plan`: what applying manifests would place where, which replicas would move, and which nodes that would buy.
-Changes nothing."""
+"""`shoal plan`: what applying manifests would place where, which replicas would move, and which nodes would be bought.
+Changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def command(filename: str, namespace: str, output: str, kubeconfig: Path | None,
     given = [in_namespace(obj, namespace) for obj in read(filename)]
 
     async def question(client: Client) -> tuple[list[Change], list[ClusterNodes]]:
-        # What places and buys loads for longer than help may take.
+        # Placement and provisioning load more slowly than help may take.
         from shoal.assemble.plan import plan_objects  # noqa: PLC0415
         from shoal.assemble.plan_nodes import plan_nodes  # noqa: PLC0415
 
@@ -69,7 +70,7 @@ def text(changes: list[Change]) -> list[str]:
 
 
 def node_text(nodes: list[ClusterNodes]) -> list[str]:
-    """Nothing where no cluster has nodes that can be bought."""
+    """Empty if no cluster has nodes that can be bought."""
     lines: list[str] = []
     for one in nodes:
         found = one.found

@@ -1,7 +1,7 @@
-"""`kubectl_complete-shoal`: what kubectl runs when somebody types Tab after `kubectl shoal`.
+"""`kubectl_complete-shoal`: what kubectl runs for completion after `kubectl shoal`.
 
-It gets the words after `shoal`, the last of them unfinished, and prints one word a line with its meaning after a tab;
-the last line is a number by which kubectl tells the shell what else to offer.
+It gets the words after `shoal`, the last of them unfinished, and prints one word per line with its description after a
+tab. The last line is kubectl's completion directive, a number that says what else the shell shall offer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How commands print what they found: as lines for people, or as JSON or YAML with everything."""
+"""Prints results: as lines for people, or complete as JSON or YAML."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import click
 
 
 def output_option(*own: str, wide: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """`-o`; `own` are forms of this command alone."""
+    """The option `-o`; `extra_formats` are formats of this command alone."""
     choices = ["text", *(["wide"] if wide else []), *own, "json", "yaml"]
     return click.option("-o", "--output", type=click.Choice(choices), default="text", show_default=True)
 
 
 def tell(found: object, lines: Iterable[str], output: str) -> None:
-    """`found` is all of it, for programs; `lines` are what people see."""
+    """`value` is the complete result, for programs; `lines` are for people."""
     if output in ("json", "yaml"):
         lines = [as_text(found, output)]
     for line in lines:
@@ -30,11 +30,11 @@ def as_text(found: object, output: str) -> str:
         return text
     import yaml  # noqa: PLC0415
 
-    # By way of JSON: YAML then has what JSON would have, and nothing of Python's own.
+    # Through JSON, so that YAML has the same content and no Python types.
     return str(yaml.safe_dump(orjson.loads(text), sort_keys=False)).rstrip("\n")
 
 
 def table(lines: list[list[str]]) -> list[str]:
-    """The first line is the head."""
+    """The first row is the header."""
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]

@@ -1,4 +1,6 @@
-"""What takes longer than a second says so: one line on standard error, where a person looks at it, gone when done."""
+"""A progress line on standard error, if it is a terminal, for operations longer than a second. It is cleared at the
+end.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ _CLEAR = "\r\x1b[K"
 
 
 class Progress:
-    """Until `done`; with nothing to say it is silent. In a thread, so that it goes on while a loop is busy."""
+    """Runs until `finish`; silent without a text. It runs in a thread, so that it continues while the event loop is
+    busy.
+    """
 
     def __init__(self, doing: str, to: TextIO) -> None:
         self.doing = doing

@@ -15,10 +15,12 @@ from shoal.objects.errors import Forbidden, Unauthorized
 from shoal.telemetry.logs import say
 
 PLANNERS, PREFERENCES, MIN_VALUES = ("karpenter", "optimal"), ("Respect", "Ignore"), ("Strict", "BestEffort")
-"""As `assemble.provisioner` has them, which loads for longer than help may take; of each policy the first is usual."""
+"""Copies of the values in `assemble.commands.provisioner`, which loads more slowly than help may take; the first of
+each policy is the default.
+"""
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 GATES = {"NodeRepair": "node_repair", "SpotToSpotConsolidation": "spot_to_spot"}
-"""Of Karpenter's feature gates those that are to choose here; NodeOverlay and ReservedCapacity are always on."""
+"""The feature gates of Karpenter that can be chosen here; NodeOverlay and ReservedCapacity are always on."""
 
 
 def duration(context: click.Context, option: click.Parameter, value: str) -> float:
@@ -36,7 +38,7 @@ def cluster_name(context: click.Context, option: click.Parameter, value: str) ->
 
 
 def gates(context: click.Context, option: click.Parameter, value: str) -> dict[str, bool]:
-    """As upstream writes them: NodeRepair=true,SpotToSpotConsolidation=true."""
+    """Parses upstream's form: NodeRepair=true,SpotToSpotConsolidation=true."""
     found = {}
     for each in filter(None, value.split(",")):
         name, _, said = each.strip().partition("=")

@@ -24,7 +24,7 @@ def command(file: Path, force_replace: bool, data_dir: Path | None, **store: Any
 
     Stop the servers of the store first. Watches from before are told to list anew.
     """
-    # The server takes a second to load, and help needs none of it.
+    # The server takes a second to load, and help does not need it.
     from shoal.assemble.restore import RestoreAsked, restore  # noqa: PLC0415
 
     settings = store_settings(**store)

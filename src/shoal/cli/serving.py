@@ -1,4 +1,4 @@
-"""What every command that serves the API has in common: its options, and what it says when it is ready."""
+"""Options of every command that serves the API, and its message when it is ready."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def serve(
     shutdown_delay: float = 0.0,
     **store: Any,
 ) -> None:
-    # The server takes a second to load, and help needs none of it.
+    # The server takes a second to load, and help does not need it.
     from shoal.assemble.up import AuditSettings, SyncSettings, UpSettings, run  # noqa: PLC0415
 
     stored, over = store_settings(**store), parse_bus(bus, bus_creds)

@@ -71,7 +71,7 @@ async def _list(client: Client, kind: Kind) -> list[Object]:
     try:
         return (await client.list_all(kind))[0]
     except NotFound:
-        return []  # no cluster has taught the hub this kind yet
+        return []  # the hub has not discovered this kind in any cluster yet
 
 
 def _age(obj: Object, now: float) -> str:

@@ -1,4 +1,4 @@
-"""The options of every command that opens a store: which one, and how it is encrypted."""
+"""Options of every command that opens a store: which one, and how it is encrypted."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def store_settings(
     encryption_key_file: str = "",
     encrypted_kinds: str = "secrets",
 ) -> StoreSettings:
-    """The flags of the store, or what is wrong with them."""
+    """Returns the settings of the store. Raises UsageError if the flags are invalid."""
     sealing = encryption_key_file, _stored_kinds(encrypted_kinds)
     entry = (etcd_cafile, etcd_certfile, etcd_keyfile, etcd_username, etcd_password_file)
     urls = tuple(url.strip().rstrip("/") for url in etcd_servers.split(",") if url.strip())
@@ -89,7 +89,9 @@ def store_settings(
 
 
 def _stored_kinds(text: str) -> tuple[str, ...]:
-    """`secrets` is core/secrets, `widgets.example.com` example.com/widgets; the form of keys is taken, too."""
+    """`secrets` is core/secrets, `widgets.example.com` is example.com/widgets; the form of store keys is accepted
+    too.
+    """
     if text == "none":
         return ()
     found = []

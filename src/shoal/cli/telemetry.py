@@ -1,4 +1,4 @@
-"""The options of every command that serves until it is stopped: what it logs, how, and where traces go."""
+"""Options of every command that runs until it is stopped: log level, log format, tracing endpoint."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _endpoint(context: click.Context, option: click.Parameter, value: str) -> No
 
 
 def telemetry_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """They are for the process, and no arguments of the command."""
+    """They configure the process and are not passed to the command."""
     for option in (
         click.option(
             "--tracing-endpoint",

@@ -1,6 +1,6 @@
-"""What happened to an object, in the order in which it did: its Events, and what its status says of changes.
+"""The history of an object in chronological order: its Events, and the transitions in its status.
 
-Events go an hour after they were last written; conditions and errors of the status tell of what was before.
+Events expire an hour after they were last written; conditions and errors of the status show what was before.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Asked:
     namespace: str
     follow: bool = False
     tail: int | None = None
-    """The last so many only."""
+    """Only the last so many entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +43,15 @@ class Entry:
 
 
 async def tell_of(client: Client, asked: Asked, say: Callable[[Entry], None]) -> list[Entry]:
-    """Says what happened; with `follow` does not end by itself. NotFound where neither the object nor its Events are
-    there any more."""
+    """Prints the entries; with `follow` it does not end by itself. Raises NotFound if neither the object nor its Events
+    exist.
+    """
     kind = named(preferred(await served(client)), asked.kind)
     namespace = asked.namespace if kind.kind.namespaced else ""
     if (kind.kind.group, kind.name) == (fleet.GROUP, fleet.WORKER):
         namespace = fleet.NAMESPACE
     sources = [
-        # Events of what belongs to no namespace are in default.
+        # Events of cluster-scoped objects are in default.
         _Source(EVENTS, namespace or "default", f"involvedObject.kind={kind.name},involvedObject.name={asked.name}"),
         _Source(kind.kind, namespace, f"metadata.name={asked.name}"),
     ]
@@ -64,7 +65,7 @@ async def tell_of(client: Client, asked: Asked, say: Callable[[Entry], None]) ->
     while asked.follow:
         with suppress(Expired):
             await _follow(client, sources, known, say)
-        # A watch ends by itself after a while: what came meanwhile is in the next look.
+        # A watch ends by itself after a while; the next list contains what came meanwhile.
         for entry in await _look(client, sources):
             if entry not in known:
                 known.add(entry)
@@ -78,7 +79,7 @@ class _Source:
     namespace: str
     fields: str
     revision: str = ""
-    """Of the last look."""
+    """The resourceVersion of the last list."""
 
     def entries(self, obj: Object) -> list[Entry]:
         return [of_event(obj)] if self.kind is EVENTS else of_object(obj)
@@ -93,7 +94,7 @@ async def _look(client: Client, sources: list[_Source]) -> list[Entry]:
 
 
 async def _follow(client: Client, sources: list[_Source], known: set[Entry], say: Callable[[Entry], None]) -> None:
-    """Until one of the watches ends."""
+    """Returns when one of the watches ends."""
     import asyncio  # noqa: PLC0415  the event loop runs by now; help has none
 
     async def one(source: _Source) -> None:
@@ -129,7 +130,7 @@ def of_event(event: Object) -> Entry:
 
 
 def of_object(obj: Object) -> list[Entry]:
-    """Its beginning, the last change of each of its conditions, its errors, and that it is to go."""
+    """Returns its creation, the last transition of each condition, its errors, and its deletion."""
     metadata, status = obj["metadata"], obj.get("status") or {}
     found = [(metadata.get("creationTimestamp"), NORMAL, "Created", "")]
     if "deletionTimestamp" in metadata:

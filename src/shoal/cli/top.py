@@ -1,4 +1,4 @@
-"""`shoal top`: the fleet on one screen, again and again."""
+"""`shoal top`: the fleet on one screen, refreshed periodically."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from shoal.assemble.top import Fleet
 
 HOME, TO_THE_RIGHT, BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
-"""The cursor to the first place; clears what follows in the line, and below."""
+"""Moves the cursor to the top left; clears the rest of the line; clears everything below."""
 
 
 @click.command(name="top")
@@ -52,8 +52,9 @@ async def _one_look(client: Client) -> Fleet:
 
 
 async def follow(client: Client, interval: float) -> None:
-    """Where nobody sees it as a screen, each look is printed after the other. A hub that was there once may go and
-    come back; one that never was is an error."""
+    """If standard output is not a terminal, each poll is printed after the other. A hub that answered once may go away
+    and come back; one that never answered is an error.
+    """
     import asyncio  # noqa: PLC0415
 
     from shoal.assemble.top import Top  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""`shoal tree`: ownership both ways, into the clusters an object has copies in."""
+"""`shoal tree`: owners and owned objects, also in the clusters that have copies of an object."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def text(found: Tree, now: float, *, wide: bool = False) -> list[str]:
 
 
 def _lines(branch: Branch, first: str, rest: str) -> Iterator[tuple[str, Branch]]:
-    """Each branch with the line that leads to it."""
+    """Yields each node with the text of its line."""
     mark = "*" if branch.asked else ""
     how = f"{branch.how} " if branch.how else ""
     yield f"{first}{how}{branch.kind}/{branch.name}{mark}", branch

@@ -65,7 +65,7 @@ def command(
     Once it has joined, it is known to the hub by a certificate in its data directory, which it renews by itself: the
     hub and the token need not be given again.
     """
-    # The server takes a second to load, and help needs none of it.
+    # The server takes a second to load, and help does not need it.
     from shoal.assemble.worker import WorkerProcess, run_worker  # noqa: PLC0415
 
     given = hub_given(hub_kubeconfig, hub, token, ca_hash)
@@ -80,7 +80,7 @@ def command(
 
 
 def hub_given(kubeconfig: Path | None, address: str, token: str, ca_hash: str) -> HubGiven:
-    """What the flags say of the hub, or what is wrong with them."""
+    """Returns the hub that the flags name. Raises UsageError if they are invalid."""
     from shoal.assemble.worker import HubGiven  # noqa: PLC0415
 
     if kubeconfig is not None:

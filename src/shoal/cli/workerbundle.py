@@ -1,4 +1,4 @@
-"""`shoal worker-bundle`: what a hub puts into the cluster of a Worker, to be put there by hand."""
+"""`shoal worker-bundle`: prints the objects that a hub installs in the cluster of a Worker, for manual installation."""
 
 from __future__ import annotations
 

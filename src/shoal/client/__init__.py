@@ -1,1 +1,3 @@
-"""The only door to any API server: transport, requests, watch, reflector, kubeconfig."""
+"""The Kubernetes API client: transports, REST verbs, watch, reflector, REST mapping and kubeconfig. All access to API
+servers goes through it.
+"""

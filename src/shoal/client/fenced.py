@@ -1,7 +1,8 @@
-"""A transport for who may write only while something is held, a lease: it is looked at in the moment a request is sent.
+"""A transport that allows writes only while leadership is held, for example a lease. It is checked when each request is
+sent.
 
-A process that was paused goes on in the middle of what it did. What it writes into its own server's store is looked at
-once more there (`store.fencing`); this is for servers elsewhere.
+A paused process resumes in the middle of its work. Writes into its own server's store are checked again there
+(`store.fencing`); this transport is for other servers.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ Holds = Callable[[], bool]
 
 
 def fenced(client: Client, holds: Holds | None) -> Client:
-    """The same identity at the same place, which writes only while that is so. None: always."""
+    """A client of the same identity that writes only while `is_leader()` is true. None: no fencing."""
     return client if holds is None else client.through(lambda transport: FencedTransport(transport, holds))
 
 

@@ -1,4 +1,6 @@
-"""The transport to a server elsewhere: HTTPS by aiohttp. Apart, so that a process with none does not load it."""
+"""The HTTPS transport, by aiohttp. A separate module, so that a process without remote servers does not load
+aiohttp.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ _KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USE
 
 
 class HttpsTransport:
-    """One connection pool to one server. `cut` bounds waiting for an answer, never a stream's length."""
+    """One connection pool to one server. `timeout` bounds the wait for a response, never the length of a stream."""
 
     def __init__(self, server: str, context: ssl.SSLContext | None, cut: float = 60.0) -> None:
         self._server = server.rstrip("/")
@@ -70,8 +72,9 @@ class HttpsTransport:
 
 
 def _watched_over(address: aiohttp.AddrInfoType) -> socket.socket:
-    """A connection over which nothing comes may be a quiet watch, or one whose other end is gone without a word: the
-    kernel asks, and it ends within half a minute."""
+    """A socket with TCP keepalive. A silent connection may be an idle watch or one whose peer has vanished; the kernel
+    detects the latter within half a minute.
+    """
     made = socket.socket(*address[:3])
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in _KEEPALIVE.items():
@@ -81,7 +84,7 @@ def _watched_over(address: aiohttp.AddrInfoType) -> socket.socket:
 
 
 def _why(error: Exception) -> str:
-    """The reason alone: aiohttp's own words name objects of Python's."""
+    """The reason only: aiohttp's messages contain Python object names."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return str(error.certificate_error)
     if isinstance(error, aiohttp.ClientConnectorError):
@@ -100,6 +103,6 @@ async def _pieces(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
     finally:
         connection = answer.connection
         if connection is not None and connection.transport is not None:
-            # Left in the middle: to take leave properly would wait for the other end, and outlive a loop that stops.
+            # The stream was abandoned: a clean TLS shutdown would wait for the peer and outlive a stopping event loop.
             connection.transport.abort()
         answer.close()

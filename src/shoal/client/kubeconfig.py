@@ -1,4 +1,4 @@
-"""From a kubeconfig file to a client. Files with exec or auth-provider plugins are refused by name."""
+"""Builds a client from a kubeconfig. exec and auth-provider plugins are rejected."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class KubeconfigError(ShoalError):
 
 
 def load(path: Path, context: str = "", agent: str = "shoal") -> Client:
-    """A client for the file's current context, or the one named."""
+    """A client for the file's current context, or for `context`."""
     return client_to(load_endpoint(path, context), agent)
 
 
 def load_endpoint(path: Path, context: str = "") -> Endpoint:
-    """As `load`, for connections that are none of a client's."""
+    """Like `load`, for connections that do not use a Client."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -39,7 +39,7 @@ def load_endpoint(path: Path, context: str = "") -> Endpoint:
 
 
 def parse(text: str, where: str) -> Object:
-    # Commands load this module for their help, too, and that reads no file.
+    # Commands import this module for their help too, which reads no file.
     import yaml  # noqa: PLC0415
 
     try:
@@ -52,15 +52,17 @@ def parse(text: str, where: str) -> Object:
 
 
 def client_to(endpoint: Endpoint, agent: str, cut: float = 60.0) -> Client:
-    """`cut`: how many seconds an answer may take."""
-    # It takes longer to load than a command's help may, and memory of a server that has nobody to call.
+    """`timeout`: seconds a response may take."""
+    # aiohttp loads too slowly for a command's help, and costs memory in a server without remote calls.
     from shoal.client.https import HttpsTransport  # noqa: PLC0415
 
     return Client(HttpsTransport(endpoint.server, endpoint.tls, cut), endpoint.token, agent)
 
 
 def endpoint_of(config: Object, context: str = "", *, where: str, beside: Path | None = None) -> Endpoint:
-    """`beside` is where the files are that it names; without, it may name none (it came over the network)."""
+    """`base_dir` is the directory of the files it names. Without it no files may be named (the config came over the
+    network).
+    """
     name = context or str(config.get("current-context") or "")
     if not name:
         raise KubeconfigError(f"{where} names no current context")
@@ -85,7 +87,7 @@ def endpoint_of(config: Object, context: str = "", *, where: str, beside: Path |
 
 @dataclass(frozen=True, slots=True)
 class _Files:
-    """What a kubeconfig may read besides itself."""
+    """Reads the files that a kubeconfig refers to."""
 
     where: str
     beside: Path | None
@@ -131,7 +133,7 @@ def _tls(cluster: Object, user: Object, files: _Files, authority: str) -> ssl.SS
         trusted.verify_mode = ssl.CERT_NONE
     certificate, key = _material(user, "client-certificate", files), _material(user, "client-key", files)
     if certificate and key:
-        # Python reads client certificates from files only; this one is the owner's alone and gone at once.
+        # Python reads client certificates from files only; this file is private to its owner and removed at once.
         with tempfile.NamedTemporaryFile() as file:
             file.write(certificate + b"\n" + key)
             file.flush()

@@ -1,4 +1,4 @@
-"""A transport that counts what goes through it: requests, answers and their headers, as they are before TLS."""
+"""A transport that counts the bytes of requests and responses, headers included, before TLS."""
 
 from __future__ import annotations
 
@@ -44,6 +44,6 @@ class MeteredTransport:
 
 
 def _size(method: str, path: str, query: str, headers: Mapping[str, str]) -> int:
-    """As HTTP/1.1 has them."""
+    """Size of request line and headers in HTTP/1.1."""
     first = len(method) + len(path) + len(query) + 13
     return first + sum(len(name) + len(value) + 4 for name, value in headers.items())

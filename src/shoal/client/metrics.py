@@ -1,4 +1,6 @@
-"""Requests to other servers, under the names client-go has. Those to a server of the same process are counted there."""
+"""Metrics of requests to other servers, under client-go's names. Requests to a server in the same process are counted
+by that server.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from shoal.telemetry.meters import Counter, Histogram, Meter, written
 
 SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 FAILED = "<error>"
-"""In place of a code, as upstream, where there was no answer."""
+"""The code label of a request without a response, as upstream."""
 
 REQUESTS = Counter("rest_client_requests_total", "Requests by code, method and host.", ("code", "method", "host"))
 TOOK = Histogram("rest_client_request_duration_seconds", "Time to the answer.", ("verb", "host"), SECONDS)
@@ -25,6 +27,6 @@ def note_stream(host: str, code: str) -> None:
 
 
 def render(only: str | None = None) -> str:
-    """For /metrics; nothing for those who see one logical cluster."""
+    """Text for /metrics. Empty for a scrape of a single logical cluster."""
     lines = written(_ALL, only)
     return "\n".join(lines) + "\n" if lines else ""

@@ -1,5 +1,6 @@
-"""What people call kinds: `Deployment`, `deploy`, `deployments.apps`, or an apiVersion and a kind; looked up in what a
-server serves."""
+"""A RESTMapper: finds the resource for `Deployment`, `deploy`, `deployments.apps`, or an apiVersion and kind, in the
+server's discovery.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +24,13 @@ class UnknownKind(ShoalError):
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A resource of a server, with what it may be called."""
+    """A served resource and the names it may be referred to by."""
 
     kind: Kind
     name: str
     """`Deployment`."""
     aliases: frozenset[str]
-    """In small letters: kind, plural, singular and short names."""
+    """Lower case: kind, plural, singular and short names."""
     verbs: frozenset[str]
 
     @property
@@ -43,12 +44,12 @@ class Served:
 
 
 async def served(client: Client) -> list[Served]:
-    """All of a server, in its order: of each group the preferred version first."""
+    """All resources of a server in discovery order: the preferred version of each group first."""
     return [one for group in await client.groups() for one in _of_group(group)]
 
 
 def named(kinds: Iterable[Served], word: str) -> Served:
-    """By any name, with or without `.group`; where several groups have it, the server's first."""
+    """Finds a resource by any alias, with or without `.group`. If several groups match, the server's first wins."""
     wanted, _, group = word.lower().partition(".")
     for one in kinds:
         if wanted in one.aliases and (not group or one.kind.group == group):
@@ -59,13 +60,13 @@ def named(kinds: Iterable[Served], word: str) -> Served:
 
 
 def of_object(kinds: Iterable[Served], obj: Object) -> Served | None:
-    """By apiVersion and kind of a manifest, which are exact."""
+    """Finds the resource by the exact apiVersion and kind of a manifest."""
     api_version, kind = obj.get("apiVersion"), obj.get("kind")
     return next((one for one in kinds if one.api_version == api_version and one.name == kind), None)
 
 
 def preferred(kinds: Iterable[Served]) -> list[Served]:
-    """One version of each."""
+    """One version of each resource."""
     found: dict[tuple[str, str], Served] = {}
     for one in kinds:
         found.setdefault((one.kind.group, one.kind.plural), one)

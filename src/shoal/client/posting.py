@@ -1,7 +1,7 @@
-"""POSTs to webhooks: one connection pool for all of them, each trusted by the authority its owner names.
+"""HTTPS POSTs to webhooks: one connection pool for all, each verified by the CA bundle its configuration names.
 
-The address, the words of the request and what the answer means are the caller's business (`apiserver.webhooks`).
-Apart from `https`, because nobody here is a Kubernetes API server, and none of them is trusted to answer sensibly.
+Address, body and interpretation of the response are the caller's (`apiserver.webhooks`). Separate from `https`:
+webhooks are not Kubernetes API servers, and none is trusted to respond sensibly.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import aiohttp
 from shoal.client.transport import Unreachable
 
 HEADERS = {"content-type": "application/json", "accept": "application/json", "accept-encoding": "identity"}
-"""Nothing compressed: what a few bytes unpack to is not known before they have been."""
+"""No compression: the size of the decompressed body is unknown in advance."""
 RESTING_SECONDS = 30.0
 CONTEXTS = 256
 
 
 ATTEMPTS = 3
-"""Of a call, where connections that rested turn out to be closed at the other end."""
+"""Attempts of one call if reused keep-alive connections turn out to be closed by the other end."""
 
 
 class _Way:
-    """How a call gets there."""
+    """Connection state of one attempt."""
 
     rested = False
 
@@ -35,7 +35,7 @@ async def _rested(_: aiohttp.ClientSession, trace: Any, __: aiohttp.TraceConnect
 
 
 class Posting:
-    """Opened by the first call, in the loop that makes it."""
+    """The session is opened by the first call, in the event loop of that call."""
 
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
@@ -56,7 +56,9 @@ class Posting:
     async def post(
         self, url: str, body: bytes, *, authority: bytes = b"", server_name: str = "", host: str = "", most: int
     ) -> tuple[int, bytes]:
-        """Status and body, of `most` bytes at most. `server_name` and `host` where the URL has an address instead."""
+        """Returns status and body, of `most` bytes at most. `server_name` and `host` are for URLs with an IP
+        address.
+        """
         for attempt in range(1, ATTEMPTS + 1):
             way = _Way()
             try:
@@ -95,10 +97,10 @@ async def _read(answer: aiohttp.ClientResponse, most: int) -> bytes:
 
 @lru_cache(maxsize=CONTEXTS)
 def _context(authority: bytes) -> ssl.SSLContext:
-    """Trusts that authority alone, or those of the system where none is named."""
+    """Trusts that CA bundle only, or the system's CAs if it is empty."""
     try:
         context = ssl.create_default_context(cadata=authority.decode() if authority else None)
-        # As in Go, what is trusted need not be an authority: a bundle may be the server's own certificate.
+        # As in Go, a trusted certificate need not be a CA: a bundle may be the server's own certificate.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         return context
     except (UnicodeDecodeError, ssl.SSLError) as error:
@@ -106,7 +108,7 @@ def _context(authority: bytes) -> ssl.SSLContext:
 
 
 def _said(error: Exception) -> str:
-    """As Go says the most frequent ones."""
+    """The most frequent errors in Go's wording."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         reason = getattr(error.certificate_error, "verify_message", "") or str(error.certificate_error)
         unknown = "self-signed" in reason or "local issuer" in reason

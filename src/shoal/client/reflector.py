@@ -1,9 +1,9 @@
-"""A local copy of a kind, kept true by list and watch, whatever breaks in between.
+"""A reflector: keeps a local store of one kind up to date by list and watch.
 
-Cuts, timeouts and 410s lead to a resumed watch or a fresh list; what vanished meanwhile is told as a deletion
-only after a complete list said so. A copy may be shared by several reflectors: then it is listed, watched and held
-in memory once, its objects are nobody's to change, and they have no `managedFields` (an update that brings none keeps
-those there are).
+Broken watches, timeouts and 410s lead to a resumed watch or a new list. Objects that vanished meanwhile are reported as
+deleted only after a complete list. A store may be shared by several reflectors: it is then listed, watched and held in
+memory once. Objects of a shared store must not be modified and have no `managedFields` (an update without them keeps
+those on the server).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ log = logging.getLogger("shoal.client")
 
 Object = dict[str, Any]
 Key = tuple[str, str, str]
-"""Logical cluster (empty unless the view is the wildcard one), namespace, name."""
+"""Logical cluster (empty unless the client is the wildcard one), namespace, name."""
 Changed = Callable[[Key, Object | None], None]
-"""Told for every change; None: it is gone."""
+"""Called for every change. None: the object was deleted."""
 Keep = Callable[[Object], Object]
 
 CLUSTER = "shoal.dev/cluster"
@@ -37,7 +37,7 @@ def key_of(obj: Object) -> Key:
 
 
 class Reflector:
-    """What one loop sees of a kind, and where it is told of changes."""
+    """One controller's reflector of a kind: its handlers and its sync state."""
 
     def __init__(
         self,
@@ -53,13 +53,14 @@ class Reflector:
         shared: bool = False,
         keep: Keep | None = None,
     ) -> None:
-        """`listed` is told after each complete list. `unserved`: seconds between looks, without a word, at a kind the
-        server may come to serve later. `shared`: with all others who ask for the same through this client, if the
-        client keeps copies; for loops that never change an object they are told of. `keep`: what is held, and told, of
-        each object, where it is not shared."""
+        """`on_sync` is called after each complete list. `poll_until_served`: seconds between silent polls of a kind
+        that the server may serve later. `shared`: uses the client's shared store for the same list, if the client
+        has shared stores; only for controllers that never modify the objects they receive. `transform`: maps each
+        object before it is stored and delivered; only without `shared`.
+        """
         self.changed, self.listed = changed, listed
         self.synced = False
-        """It has been told of a complete list."""
+        """A complete list has been delivered to the handler."""
         self._copy = _Copy(client, kind, clock, labels, fields, unserved, keep)
         if shared and client.copies is not None:
             made = _SharedCopy(client, kind, clock, labels, fields, unserved)
@@ -71,7 +72,7 @@ class Reflector:
 
     @property
     def revision(self) -> int:
-        """Everything written up to here has been seen; 0 while nothing is certain."""
+        """Every write up to this revision has been seen; 0 before the first sync."""
         return int(self._copy.revision or 0) if self.synced else 0
 
     async def run(self) -> None:
@@ -98,7 +99,7 @@ class _Copy:
         self.revision = ""
 
     async def follow(self, reflector: Reflector) -> None:
-        """The first who comes does the work for all; when it leaves, the next goes on where it stopped."""
+        """The first reflector lists and watches for all. When it stops, the next continues at the same revision."""
         self._followers.append(reflector)
         try:
             if self._listed and not reflector.synced:
@@ -154,7 +155,9 @@ class _Copy:
             self._tell_all(reflector, gone)
 
     async def _watch(self) -> bool:
-        """Until the watch ends; tells whether it brought anything, so that a server that ends it at once is spared."""
+        """Runs until the watch ends. Returns whether it received any event, so that a server that ends watches at once
+        is not hammered.
+        """
         told = False
         query = {"resourceVersion": self.revision, "allowWatchBookmarks": "true"}
         query |= {"labelSelector": self._labels, "fieldSelector": self._fields}

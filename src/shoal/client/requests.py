@@ -1,4 +1,4 @@
-"""The verbs of the Kubernetes API, over any transport. Objects are wire dicts; failures are StatusErrors."""
+"""The verbs of the Kubernetes API over any transport. Objects are wire dicts; failures are StatusErrors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PAGE = 500
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A resource as its URL names it."""
+    """Group, version and resource as they appear in a URL, and the scope."""
 
     group: str
     version: str
@@ -48,38 +48,41 @@ _HEADING = msgspec.json.Decoder(_Headed)
 
 
 class Client:
-    """One identity at one server. `cluster` picks a logical cluster of a Shoal server; other servers have none."""
+    """One identity at one server. `cluster` selects a logical cluster of a Shoal server; it is empty for other
+    servers.
+    """
 
     def __init__(self, transport: Transport, token: str = "", agent: str = "shoal", cluster: str = "") -> None:
         self._transport = transport
         self._cluster = cluster
         self.copies: dict[tuple[object, ...], Any] | None = None
-        """Of kinds, kept once for all who look through this client and those made from it by `at`; None: each keeps
-        its own."""
+        """Reflector stores shared by this client and those derived from it by `in_cluster`. None: every reflector keeps
+        its own.
+        """
         self._headers = {"user-agent": agent, "accept": "application/json"}
         if token:
             self._headers["authorization"] = f"Bearer {token}"
 
     def at(self, cluster: str) -> Client:
-        """The same identity at another logical cluster (`*`: all of them)."""
+        """The same identity in another logical cluster (`*`: all of them)."""
         other = Client(self._transport, cluster=cluster)
         other._headers, other.copies = self._headers, self.copies
         return other
 
     def as_user(self, name: str, group: str) -> Client:
-        """Somebody else at the same place, whom this identity may speak for."""
+        """A client that impersonates the user at the same server and cluster. This identity needs the permission."""
         other = self.at(self._cluster)
         other._headers = {**self._headers, "impersonate-user": name, "impersonate-group": group}
         return other
 
     def through(self, wrap: Callable[[Transport], Transport]) -> Client:
-        """The same identity at the same place, with something between it and the wire."""
+        """A client of the same identity, server and cluster, with its transport wrapped."""
         other = self.at(self._cluster)
         other._transport = wrap(self._transport)
         return other
 
     async def close(self) -> None:
-        """Ends the connections of this client and of those made from it by `at`."""
+        """Closes the connections of this client and of all clients derived from it by `in_cluster`."""
         await self._transport.close()
 
     async def get(self, kind: Kind, name: str, namespace: str = "") -> Object:
@@ -88,7 +91,7 @@ class Client:
     async def list_all(
         self, kind: Kind, namespace: str = "", *, labels: str = "", fields: str = ""
     ) -> tuple[list[Object], str]:
-        """Every object, page by page, and the revision they are of."""
+        """All objects, read page by page, and the list's resourceVersion."""
         found: list[Object] = []
         query = {"limit": str(PAGE), "labelSelector": labels, "fieldSelector": fields, "continue": ""}
         while True:
@@ -99,7 +102,7 @@ class Client:
                 return found, page["metadata"]["resourceVersion"]
 
     async def create(self, kind: Kind, obj: Object, namespace: str = "", *, brief: bool = False) -> Object:
-        """`brief`: of the answer only the names, uid and revision are wanted, and nothing else is decoded."""
+        """`metadata_only`: only name, namespace, uid and resourceVersion of the response are decoded and returned."""
         return await self.call("POST", self.path(kind, "", namespace), body=obj, brief=brief)
 
     async def update(self, kind: Kind, obj: Object, subresource: str = "", *, brief: bool = False) -> Object:
@@ -122,7 +125,7 @@ class Client:
         dry_run: bool = False,
         strict: bool = False,
     ) -> Object:
-        """`strict`: fields that nobody knows are refused, not dropped."""
+        """`strict`: unknown fields are rejected instead of dropped."""
         metadata = obj["metadata"]
         path = self.path(kind, metadata["name"], metadata.get("namespace", ""), subresource)
         query = {"fieldManager": manager, "force": "true" if force else "false", "dryRun": "All" if dry_run else ""}
@@ -132,21 +135,23 @@ class Client:
     async def delete(
         self, kind: Kind, name: str, namespace: str = "", *, uid: str = "", cascade: bool = False, brief: bool = False
     ) -> Object:
-        """`cascade`: with what it owns, whatever the kind does by default; Jobs leave their pods behind."""
+        """`cascade`: dependents are deleted too (Background), whatever the kind's default; Jobs orphan their pods by
+        default.
+        """
         body: Object = {"preconditions": {"uid": uid}} if uid else {}
         body |= {"propagationPolicy": "Background"} if cascade else {}
         return await self.call("DELETE", self.path(kind, name, namespace), body=body or None, brief=brief)
 
     async def delete_all(self, kind: Kind, namespace: str = "") -> None:
-        """With what they own."""
+        """Deletes the collection, dependents included."""
         await self.call("DELETE", self.path(kind, "", namespace), body={"propagationPolicy": "Background"})
 
     def watch(self, kind: Kind, namespace: str = "", query: Mapping[str, str] | None = None) -> AsyncIterator[Object]:
-        """Events as they come; ends when the server ends the watch. An ERROR event is raised."""
+        """Yields events until the server ends the watch. An ERROR event is raised."""
         return self.watch_path(self.path(kind, "", namespace), query)
 
     async def watch_path(self, path: str, query: Mapping[str, str] | None = None) -> AsyncIterator[Object]:
-        """As `watch`, of any path of the server that streams events."""
+        """Like `watch`, for any path of the server that streams events."""
         parameters = urlencode({"watch": "1", **(query or {})})
         status, pieces = await self._transport.stream("GET", path, parameters, self._headers)
         rest = b""
@@ -198,7 +203,7 @@ class Client:
         return status, answer
 
     async def read(self, path: str) -> Object:
-        """Any path of the cluster that is not about a resource: /readyz, /apis/GROUP, /openapi/v3/…"""
+        """Reads a non-resource path of the cluster: /readyz, /apis/GROUP, /openapi/v3/…"""
         return await self.call("GET", f"/clusters/{self._cluster}{path}" if self._cluster else path)
 
     def path(self, kind: Kind, name: str = "", namespace: str = "", subresource: str = "") -> str:
@@ -211,7 +216,7 @@ class Client:
         return f"{path}/{subresource}" if subresource else path
 
     async def discover(self) -> list[tuple[Kind, frozenset[str]]]:
-        """Everything the server serves, preferred versions only, with the verbs it allows."""
+        """All served resources in their preferred versions, with their verbs."""
         found: list[tuple[Kind, frozenset[str]]] = []
         for group in await self.groups():
             seen: set[str] = set()
@@ -226,7 +231,7 @@ class Client:
         return found
 
     async def groups(self) -> list[Object]:
-        """What aggregated discovery says: groups, in them versions, the preferred first, in them resources."""
+        """Aggregated discovery: groups with their versions, the preferred first, and their resources."""
         root = f"/clusters/{self._cluster}" if self._cluster else ""
         accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
         found: list[Object] = []
@@ -238,7 +243,7 @@ class Client:
 
 
 def _typed(page: Object) -> list[Object]:
-    """The items, each with what it is: lists of built-in kinds say it once for all."""
+    """The items, each with apiVersion and kind: lists of built-in kinds state them once for the whole list."""
     items: list[Object] = page.get("items") or []
     kind = page["kind"].removesuffix("List")
     for item in items:
@@ -264,6 +269,6 @@ def _event(line: bytes, status: int) -> Object:
     if event.get("type") == "ERROR":
         raise from_status(event["object"], int(event["object"].get("code", 500)))
     if tracing.tracer is not None:
-        # Whoever is told of the event acts in its trace, until the next one comes.
+        # Handlers of the event run in its trace, until the next event.
         tracing.current.set(tracing.parsed(event.get("traceparent", "")))
     return event

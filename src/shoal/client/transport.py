@@ -1,4 +1,4 @@
-"""How bytes get to an API server and back: the seam. HTTPS is in `https`, in-process in `apiserver.inprocess`."""
+"""The transport interface to an API server. `https` implements it over HTTPS, `apiserver.inprocess` in process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from shoal.objects.errors import ShoalError
 
-if TYPE_CHECKING:  # help of commands that ask a hub needs none
+if TYPE_CHECKING:  # keeps the help of commands that talk to a hub from loading ssl
     import ssl
 
 
@@ -17,19 +17,19 @@ class Unreachable(ShoalError):
 
 
 def distrusts(error: Unreachable) -> bool:
-    """Whether a server answered, whose certificate is not by the authority it was to be by."""
+    """Reports whether the server presented a certificate that the expected CA did not sign."""
     return "CERTIFICATE_VERIFY_FAILED" in str(error.__cause__)
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a server is, whom to trust there, and who one is."""
+    """Server address, TLS settings and credentials: client-go's rest.Config."""
 
     server: str
     tls: ssl.SSLContext
     token: str
     authority: str = ""
-    """The certificate it is trusted by, as PEM; empty: the system's."""
+    """CA certificate as PEM. Empty: the system's CAs."""
 
 
 class Transport(Protocol):
@@ -40,6 +40,6 @@ class Transport(Protocol):
     async def stream(
         self, method: str, path: str, query: str, headers: Mapping[str, str]
     ) -> tuple[int, AsyncIterator[bytes]]:
-        """The status, then the body as it comes. The iterator must be closed."""
+        """Returns the status, then the body as it arrives. The iterator must be closed."""
 
     async def close(self) -> None: ...

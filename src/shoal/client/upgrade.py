@@ -1,4 +1,4 @@
-"""A connection to a server that, once the server agrees (101), speaks another protocol than HTTP."""
+"""Opens a connection that speaks another protocol than HTTP after the server's 101 response."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from shoal.objects.wire import ByteStream, Receiver
 Start = Callable[[ByteStream], Receiver]
 
 CUT = 30.0
-"""Seconds a server has for its answer."""
+"""Seconds the server has to respond."""
 _LONGEST = 64 * 1024
 
 
 async def upgrade(endpoint: Endpoint, path: str, protocol: str, start: Start, cut: float = CUT) -> None:
-    """Returns once `start` has the connection. Raises Unreachable, or the server's refusal as a StatusError."""
+    """Returns once `new_receiver` has the connection. Raises Unreachable, or the server's rejection as a
+    StatusError.
+    """
     parts = urlsplit(endpoint.server)
     lines = [f"GET {parts.path.rstrip('/')}{path} HTTP/1.1", f"Host: {parts.netloc}", "User-Agent: shoal"]
     if endpoint.token:
@@ -44,7 +46,7 @@ async def upgrade(endpoint: Endpoint, path: str, protocol: str, start: Start, cu
 
 
 class _Connection(asyncio.Protocol):
-    """Reads the answer's head; afterwards passes everything on."""
+    """Parses the response head, then passes all data to the receiver."""
 
     _transport: asyncio.Transport
 
@@ -91,7 +93,7 @@ class _Connection(asyncio.Protocol):
             self._receiver.connection_lost(exc)
         self._fail(Unreachable("the server closed the connection unanswered"))
 
-    # --- the answer ---
+    # --- the response ---
 
     def _answered(self, head: bytes, rest: bytes) -> None:
         if self.answered.done():

@@ -1,1 +1,3 @@
-"""What makes a logical cluster a cluster: the loops every API server needs, as clients of the API."""
+"""Controllers that every logical cluster needs: kube-controller-manager's, a scheduler and simulated kubelets, as
+clients of the API.
+"""

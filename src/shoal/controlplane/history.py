@@ -1,4 +1,4 @@
-"""The ControllerRevisions of one kind of owners: the newest is made or moved to the front, what is too old goes."""
+"""ControllerRevisions of one kind of owner: creates or promotes the current revision and truncates old ones."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ REVISIONS = Kind("apps", "v1", "controllerrevisions")
 
 
 class Newest(NamedTuple):
-    """The revision of the owner's template, and how many names were taken by others."""
+    """The revision of the owner's template, and the number of name collisions."""
 
     revision: Object
     collisions: int
 
 
 class History:
-    """Keys are those of owners, which are of `apps/v1`."""
+    """Keys are those of owners, which are of group version `apps/v1`."""
 
     def __init__(self, client: Client, revisions: Dependents, owners: Kind, named: str) -> None:
         self._client, self._revisions, self._owners, self._named = client, revisions, owners, named
@@ -47,12 +47,14 @@ class History:
         self._writes.forget(key)
 
     def owners_of(self, key: Key, before: Object | None, now: Object | None) -> set[Key]:
-        """Whom a change of a revision concerns."""
+        """Returns the owners that a change of a revision affects."""
         names = {controller_named(before, "apps", self._named), controller_named(now, "apps", self._named)} - {""}
         return {(key[0], key[1], name) for name in names}
 
     async def found(self, key: Key, owner: Object) -> list[Object] | None:
-        """Those of the owner, oldest first. None: orphans were taken over, or some let go, which is yet to be seen."""
+        """Returns the owner's revisions, oldest first. None: revisions were adopted or released and the informer has
+        not delivered that yet.
+        """
         claims = claim(owner, self._revisions.owned(key, owner["metadata"]["uid"]), self._revisions.orphans(key))
         client = self._client.at(key[0])
         patches = [(one, release(one, owner)) for one in claims.release]
@@ -64,7 +66,9 @@ class History:
         return None if patches else ordered(claims.kept)
 
     async def newest(self, key: Key, owner: Object, revisions: list[Object]) -> Newest:
-        """Makes it, or gives it the highest number, if it is not that already."""
+        """Creates the revision of the current template, or gives it the highest number if an older revision is
+        equal.
+        """
         collisions = int((owner.get("status") or {}).get("collisionCount") or 0)
         same = same_as(owner, revisions)
         if same is None:

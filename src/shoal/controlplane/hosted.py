@@ -1,4 +1,4 @@
-"""Which logical clusters are clusters: workloads run in those of profile `cluster`, and only there."""
+"""Selects the logical clusters of profile `cluster`: workload controllers act only there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CLUSTERS = Kind(GROUP, VERSION, PLURAL, namespaced=False)
 
 
 class HostedClusters:
-    """One view for all loops that act on workloads; it has to run like them."""
+    """One informer for all workload controllers. It has to be run like them."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._reflector = Reflector(client.at("root"), CLUSTERS, clock, self._changed, shared=True)
@@ -27,7 +27,9 @@ class HostedClusters:
         await self._reflector.run()
 
     def admits(self, cluster: str, add: Callable[[K], None], key: K) -> bool:
-        """Whether loops act in the cluster. The key of one not known yet is added when it is."""
+        """Returns whether controllers act in the cluster. The key of an unknown cluster is enqueued once the cluster is
+        known.
+        """
         found = self._reflector.objects.get(("", "", cluster))
         if found is None:
             self._waiting.setdefault(cluster, set()).add((add, key))

@@ -1,4 +1,4 @@
-"""Keys whose work grows with the objects they look at: each rests in proportion, so that many changes make one look."""
+"""Throttles keys in proportion to the number of objects a reconcile reads, so that many changes cause one reconcile."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Pace:
             self._queue.add(key)
 
     def worked(self, key: Key, objects: int) -> None:
-        """The key looked at so many."""
+        """Records that a reconcile of the key read that many objects."""
         if objects > MANY:
             self._rests[key] = self._clock.monotonic() + objects * REST_PER_OBJECT
         else:

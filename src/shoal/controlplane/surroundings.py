@@ -1,4 +1,4 @@
-"""The loops about what surrounds pods (Services, budgets, volumes), and the views that only they look at."""
+"""Builds the controllers of Services, PodDisruptionBudgets and volumes, with the informers that only they use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from shoal.runtime.recorder import Recorder
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What the loops of workloads look at too."""
+    """Informers shared with the workload controllers."""
 
     hosted: HostedClusters
     recorder: Recorder

@@ -1,4 +1,4 @@
-"""The loops that turn workloads into pods, and the views they share: each kind is watched once, for all clusters."""
+"""Builds the workload controllers and their shared informers: each kind is watched once for all clusters."""
 
 from __future__ import annotations
 

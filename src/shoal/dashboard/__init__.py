@@ -1,7 +1,7 @@
-"""The dashboard at `/ui/`: files for a browser, and one stream of all it looks at.
+"""The dashboard at `/ui/`: static files for a browser, and one stream of all its watches.
 
-`files` serves the bundle that is built from `web/`; `stream` joins many watches into one answer, each asked with the
-caller's own token. Nothing here has rights of its own.
+`files` serves the bundle that is built from `web/`; `stream` joins many watches into one response, each requested with
+the caller's own token. The dashboard has no permissions of its own.
 """
 
 from shoal.dashboard.route import SEGMENT, Dashboard

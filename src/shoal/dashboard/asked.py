@@ -1,4 +1,4 @@
-"""What a browser asks the stream for: some watches by id, each a path of the hub or of a hosted cluster. Pure."""
+"""The request body of the stream: watches by id, each a path of the hub or of a hosted cluster. Pure."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from shoal.objects.errors import BadRequest
 MOST_WATCHES = 128
 LONGEST_ID = 200
 METRICS = "/metrics"
-"""Not a watch: looked at again and again, and told when what nodes cost has changed."""
+"""Not a watch: it is polled, and an event is sent when the cost of nodes has changed."""
 
 
 class Watch(msgspec.Struct, forbid_unknown_fields=True):
     path: str
-    """Of a kind, below the server: /apis/apps/v1/deployments."""
+    """The path of a resource below the server: /apis/apps/v1/deployments."""
     inside: str = ""
-    """NAMESPACE/NAME of a ManagedCluster, where it is one of its kinds."""
+    """NAMESPACE/NAME of a ManagedCluster, if the resource is in that cluster."""
     since: str = ""
-    """The resourceVersion up to which all is known; empty: everything is told first."""
+    """The last resourceVersion the browser has; empty: all objects are sent first."""
 
     @property
     def query(self) -> str:

@@ -1,6 +1,6 @@
-"""The built page as answers: content types, ETags, gzip made once, and the headers that keep a browser strict.
+"""Serves the built page: content types, ETags, gzip computed once, and strict security headers.
 
-Everybody may read these files; there is nothing in them but the program. Only what was in the folder at the first look
+Everybody may read these files; they contain only the program. Only files that were in the folder at the first request
 can be named, so no path leads out of it.
 """
 
@@ -40,7 +40,7 @@ HEADERS = (
     ("X-Content-Type-Options", "nosniff"),
     ("X-Frame-Options", "DENY"),
 )
-"""A browser asks each time whether a file has changed: an upgraded hub is never shown by an old page."""
+"""A browser revalidates every file, so an upgraded hub is never shown by an old page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class File:
     content_type: str
     body: bytes
     compressed: bytes
-    """Empty: not worth it."""
+    """Empty if compression is not worth it."""
     etag: str
 
 
@@ -58,7 +58,7 @@ class Files:
         self._found: dict[str, File] | None = None
 
     def answer(self, request: Request, name: str) -> Response:
-        """`name` is what follows `/ui/`; nothing is the page itself."""
+        """`name` is the path after `/ui/`; empty is the page itself."""
         if request.method not in ("GET", "HEAD"):
             raise MethodNotSupported("the server does not allow this method on the requested resource")
         if self._found is None:
@@ -84,13 +84,13 @@ def _read(folder: Path) -> dict[str, File]:
 
 def _file(path: Path) -> File:
     body = path.read_bytes()
-    # Without a time inside, so that all replicas of a hub answer with the same bytes.
+    # Without a timestamp, so that all replicas of a hub send the same bytes.
     compressed = gzip.compress(body, mtime=0) if len(body) >= SMALLEST_COMPRESSED else b""
     return File(CONTENT_TYPES[path.suffix], body, compressed, f'"{sha256(body).hexdigest()[:20]}"')
 
 
 def _matches(given: str, etag: str) -> bool:
-    """Weakly, as the comparison for GET is: a proxy may have marked it so."""
+    """Weak comparison, as for GET: a proxy may have marked the ETag as weak."""
     return any(one.strip().removeprefix("W/") in (etag, "*") for one in given.split(","))
 
 

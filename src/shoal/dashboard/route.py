@@ -1,4 +1,6 @@
-"""`/ui/…`: files for everybody, `/ui/stream` for whoever brings a token. What that may see is the server's word."""
+"""`/ui/…`: files for everybody, `/ui/stream` for callers with a token. The API server decides what the token may
+see.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ class Dashboard:
         self._server: tuple[Handler, Clock] | None = None
 
     def serve(self, handler: Handler, clock: Clock) -> None:
-        """The server this is a route of: it exists only after its routes do."""
+        """Sets the server this is a route of, which is created after its routes."""
         self._server = handler, clock
 
     def answer(self, request: Request) -> Answer:
@@ -32,7 +34,7 @@ class Dashboard:
     def _stream(self, request: Request) -> Answer:
         if request.method != "POST":
             raise MethodNotSupported("the server does not allow this method on the requested resource")
-        # A certificate does not count: browsers send one by themselves, whichever site asks.
+        # Client certificates are not accepted: browsers send them for requests of any site.
         if not request.headers.get("authorization", "").lower().startswith("bearer "):
             raise Unauthorized("Unauthorized")
         if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":

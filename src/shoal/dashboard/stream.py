@@ -1,8 +1,9 @@
-"""Many watches as one answer, a JSON object a line: what a browser with six connections can keep open.
+"""Many watches as one response with one JSON object per line, because a browser has only six connections.
 
-Each watch is a request of its own to the server in this process, with the caller's token, address and rights; a refusal
-is told for that watch alone. Kinds of a hosted cluster are asked for with the kubeconfig the caller may read. Lines are
-passed on as they are, with the id of their watch in front. A browser that does not read is cut off by its connection.
+Each watch is a separate request to the server in this process, with the caller's token, address and permissions; an
+error is sent for that watch alone. Resources of a hosted cluster are requested with the kubeconfig the caller may read.
+Lines are forwarded unchanged, prefixed with the id of their watch. A browser that does not read is disconnected by its
+connection.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ log = logging.getLogger("shoal.dashboard")
 PING = b'{"type":"PING"}\n'
 PING_SECONDS = 20.0
 LOOK_SECONDS = 10.0
-"""Between two looks at what nodes cost."""
+"""The interval of polling the cost of nodes."""
 MOST_AHEAD = 1024 * 1024
-"""Bytes the browser has not taken yet while another watch begins."""
+"""Bytes the browser has not read yet while another watch starts."""
 WHO = "/version"
-"""Answered to everybody but a token that is nobody's."""
+"""Readable by everybody except with an invalid token."""
 COSTS = (b"karpenter_nodepools_cost_total{", b"shoal_provision_plan_")
 COSTS_INSIDE = (*COSTS, b"shoal_provision_node_cost{")
-"""Node by node only of clusters that are looked into: a fleet has many."""
+"""Per node only for hosted clusters that are watched: a fleet has many."""
 AGENT = "shoal-dashboard"
 
 
@@ -50,7 +51,7 @@ class Fan:
         self._parts: list[Part] = []
         self._sink: Sink | None = None
         self._unknown = False
-        """The caller's token is nobody's: nothing is kept open for it."""
+        """The caller's token is invalid: nothing is kept open for it."""
         self._turn, self._room = asyncio.Lock(), asyncio.Event()
 
     def start(self, sink: Sink) -> None:
@@ -78,8 +79,9 @@ class Fan:
             part.drained()
 
     async def _ping(self) -> None:
-        """The first comes at once, so that the answer begins. The others show that somebody is still there, on both
-        sides: a token that has expired or was withdrawn ends the stream, whatever its watches still could tell."""
+        """The first ping starts the response. Later ones keep the connection alive on both sides and check the token:
+        an expired or revoked token ends the stream, whatever its watches could still send.
+        """
         assert self._sink is not None
         while not self._unknown:
             self._write(PING)
@@ -106,7 +108,9 @@ class Fan:
         return None
 
     async def _begin(self, name: str, answer: StreamResponse) -> None:
-        """One after the other, when the browser has taken most of the last: a large fleet is many bytes at once."""
+        """Starts watches one after another, when the browser has read most of the last: a large fleet is many bytes at
+        once.
+        """
         assert self._sink is not None
         async with self._turn:
             while self._sink.pending > MOST_AHEAD:
@@ -129,7 +133,7 @@ class Fan:
             await self._clock.sleep(LOOK_SECONDS)
 
     async def _inside(self, watch: Watch) -> tuple[str, str]:
-        """The path and the token by which the hub serves a kind of a hosted cluster."""
+        """Returns the path and the token with which the hub serves a resource of a hosted cluster."""
         namespace, name = watch.home
         secret = kubeconfig_secret(name)
         path = f"/api/v1/namespaces/{quote(namespace, safe='')}/secrets/{quote(secret, safe='')}"
@@ -164,7 +168,7 @@ class Fan:
 
 
 class Part:
-    """The sink one watch writes to: whole lines go on, with its id in front."""
+    """The sink of one watch: complete lines are forwarded, prefixed with its id."""
 
     def __init__(self, name: str, whole: Sink) -> None:
         self._opening = b'{"id":%b,' % orjson.dumps(name)
@@ -190,7 +194,7 @@ class Part:
             self._whole.write(b"\n".join(told) + b"\n")
 
     def close(self) -> None:
-        """The watch has ended, as watches do after a while: the browser goes on from what it knows."""
+        """The watch has ended, as watches do after a while: the browser resumes from its last resourceVersion."""
         if not self._closed:
             self._whole.write(self._opening + b'"type":"END"}\n')
             self.stop()

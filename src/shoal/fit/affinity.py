@@ -1,6 +1,6 @@
-"""Node selectors and node affinity against a node that exists: may the pod run there, would it like to. Pure.
+"""Node selector and node affinity of a pod against an existing node. Pure.
 
-Alternatives (`nodeSelectorTerms`) are ORed, what is in one is ANDed; a term without anything selects no node.
+`nodeSelectorTerms` are ORed, expressions within a term are ANDed. An empty term selects no node.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def selected(spec: Object, name: str, labels: Mapping[str, str]) -> bool:
-    """Whether the node of this name and these labels satisfies the pod's nodeSelector and required node affinity."""
+    """Returns whether the node satisfies the pod's nodeSelector and required node affinity."""
     for key, value in (spec.get("nodeSelector") or {}).items():
         if labels.get(key) != value:
             return False
@@ -28,8 +28,9 @@ def selected(spec: Object, name: str, labels: Mapping[str, str]) -> bool:
 
 
 def pinned(spec: Object) -> frozenset[str] | None:
-    """The names of the only nodes that the required node affinity can select, as that of a DaemonSet's pod does; None:
-    it does not go by name."""
+    """Returns the names of the only nodes that required node affinity can select, as for a DaemonSet's pod; None
+    without a restriction by name.
+    """
     found: set[str] = set()
     terms = (_node_affinity(spec).get(REQUIRED) or {}).get("nodeSelectorTerms") or ()
     for term in terms:
@@ -42,18 +43,18 @@ def pinned(spec: Object) -> frozenset[str] | None:
 
 
 def preference(spec: Object, name: str, labels: Mapping[str, str]) -> int:
-    """The weights of the preferred terms that the node matches, together."""
+    """Returns the sum of the weights of the preferred terms that the node matches."""
     terms = _node_affinity(spec).get(PREFERRED) or ()
     return sum(term.get("weight", 0) for term in terms if matches(term.get("preference") or {}, name, labels))
 
 
 def highest_preference(spec: Object) -> int:
-    """What `preference` would be of a node that matches all."""
+    """Returns `preferred_weight` of a node that matches all terms."""
     return sum(term.get("weight", 0) for term in _node_affinity(spec).get(PREFERRED) or ())
 
 
 def matches(term: Object, name: str, labels: Mapping[str, str]) -> bool:
-    """A NodeSelectorTerm. One that cannot be read matches nothing."""
+    """Matches a NodeSelectorTerm. A malformed term matches nothing."""
     expressions, fields = term.get("matchExpressions"), term.get("matchFields")
     if not expressions and not fields:
         return False
@@ -64,7 +65,7 @@ def matches(term: Object, name: str, labels: Mapping[str, str]) -> bool:
 
 
 def _matches_fields(fields: list[Object] | tuple[()], name: str) -> bool:
-    """`metadata.name` is the only field a node has for this."""
+    """`metadata.name` is the only supported field."""
     for field in fields:
         values, operator = field.get("values") or [], field.get("operator")
         if len(values) != 1 or operator not in ("In", "NotIn"):

@@ -1,6 +1,6 @@
-"""How roomy a node would be with a pod on it: by that nodes are compared where nothing else tells them apart. Pure.
+"""Score of the free resources of a node with a pod on it. Pure.
 
-The scheduler chooses by it; whoever plans for pods that the scheduler will place foresees with it where they go.
+The scheduler uses it as the last criterion. Provisioning uses it to predict where the scheduler will place pods.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ HIGHEST = 100
 
 
 def headroom(cpu: int, of_cpu: int, memory: int, of_memory: int) -> int:
-    """What would be left of both, and of the scarcer once more: nodes fill up evenly. It never grows with what is
-    taken."""
+    """Averages the free share of cpu and memory and adds the smaller one, so that nodes fill up evenly. Never increases
+    with usage.
+    """
     one, other = _left(cpu, of_cpu), _left(memory, of_memory)
     return (one + other) // 2 + min(one, other)
 

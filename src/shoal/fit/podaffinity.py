@@ -1,7 +1,7 @@
-"""Pod affinity and anti-affinity: which pods a pod wants around it, or not, and which do not want it. Pure.
+"""Inter-pod affinity and anti-affinity. Pure.
 
-`Neighbours` counts the pods that matter to one pod, by topology domain: a value of a node's label. Whoever keeps it
-adds what each node holds and takes it away again, so that after a change only the nodes that changed are counted.
+`AffinityCounts` counts, for one pod, the relevant pods by topology domain (a value of a node label). The caller adds
+and subtracts the share of each node, so that a change recounts only the changed nodes.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from shoal.objects.selectors import NOTHING, LabelSelector, from_label_selector
 
 Object = dict[str, Any]
 NamespaceLabels = Callable[[str], Mapping[str, str]]
-"""The labels of a namespace; none where it is not known."""
+"""Returns the labels of a namespace; empty if unknown."""
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 HARD_WEIGHT = 1
-"""How much a pod is drawn to where others require such as it."""
+"""Weight of a required affinity term of an existing pod that matches this pod."""
 
 NOT_TOGETHER = "node(s) didn't match pod affinity rules"
 NOT_APART = "node(s) didn't match pod anti-affinity rules"
@@ -44,30 +44,30 @@ class Term:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Terms:
-    """Of one pod; compared by identity."""
+    """Terms of one pod; compared by identity."""
 
     together: tuple[Term, ...] = ()
-    """Required: a pod that all of these match is in the domain of each."""
+    """Required affinity: each domain must contain a pod that matches all of these."""
     apart: tuple[Term, ...] = ()
-    """Required: no pod that one of these matches is in its domain."""
+    """Required anti-affinity: no domain may contain a pod that matches one of these."""
     liked: tuple[tuple[Term, int], ...] = ()
-    """Preferred, by weight; of anti-affinity the weight is negative."""
+    """Preferred terms with weights; those of anti-affinity are negative."""
 
     def every(self) -> tuple[Term, ...]:
         return (*self.together, *self.apart, *(term for term, _ in self.liked))
 
     def by_namespaces(self) -> bool:
-        """Whether labels of namespaces are asked for."""
+        """Returns whether a term selects namespaces by label."""
         return any(not term.namespace_selector.nothing and term.namespace_selector for term in self.every())
 
     def concern(self, peer: Peer, namespace_labels: NamespaceLabels) -> bool:
-        """Whether the pod that says this makes any difference to the other."""
+        """Returns whether any term matches the other pod."""
         return any(term.matches(peer, namespace_labels) for term in self.every())
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Peer:
-    """A pod as other pods see it. Compared by identity: keep one for pods that are alike."""
+    """A pod as seen by other pods' terms. Compared by identity: share one instance between equal pods."""
 
     namespace: str
     labels: Mapping[str, str]
@@ -77,7 +77,7 @@ class Peer:
 
 
 def terms(spec: Object, namespace: str) -> Terms | None:
-    """None: the pod says nothing of other pods."""
+    """Returns None if the pod has no inter-pod terms."""
     affinity = spec.get("affinity")
     if not affinity:
         return None
@@ -96,7 +96,7 @@ def _weighted(rules: Object, namespace: str, sign: int) -> Iterable[tuple[Term, 
 
 
 def _term(term: Object, namespace: str) -> Term:
-    """`matchLabelKeys` are part of the selector already: the API server put them there."""
+    """The API server has already merged `matchLabelKeys` into the selector."""
     named = frozenset(term.get("namespaces") or ())
     selector = term.get("namespaceSelector")
     if not named and selector is None:
@@ -112,9 +112,9 @@ def _selector(selector: Object | None) -> LabelSelector:
 
 
 Domain = tuple[str, str, str]
-"""What is counted, the topology key and its value."""
+"""Counter, topology key and value."""
 Share = dict[Domain, int]
-"""What one node adds to the counts."""
+"""Contribution of one node to the counts."""
 
 _TOGETHER, _APART, _UNWANTED, _LIKED = "together", "apart", "unwanted", "liked"
 
@@ -127,20 +127,20 @@ class Neighbours:
         self._first = bool(mine.together) and self._all_match(me)
         self._counts: Share = {}
         self._together = 0
-        """How many domains have a pod that matches all terms of affinity."""
+        """Number of domains with a pod that matches all affinity terms."""
         self._effects: dict[Peer, tuple[tuple[str, str, int], ...]] = {}
         self.keys = {term.topology for term in mine.every()}
-        """Labels of nodes that make a difference; grows with what others ask."""
+        """Node labels that matter; grows with the terms of other pods."""
         self.touched: set[tuple[str, str]] = set()
-        """Where something was counted anew: labels and their values. Whoever keeps up with it empties it."""
+        """Labels and values whose counts changed. The reader clears it."""
 
     @property
     def first(self) -> bool:
-        """It may be the first of several that want to be together, wherever that is."""
+        """Whether the pod may be the first of a group that requires affinity to itself, in any domain."""
         return self._first and not self._together
 
     def add(self, labels: Mapping[str, str], peers: Mapping[Peer, int]) -> Share:
-        """Counts the pods of a node with these labels; the answer is for `take`."""
+        """Counts the pods of a node with these labels. The result is passed to `subtract` later."""
         share: Share = {}
         for peer, number in peers.items():
             for what, key, weight in self._effect(peer):
@@ -155,7 +155,9 @@ class Neighbours:
         self._change(share, -1)
 
     def obstacle(self, labels: Mapping[str, str]) -> str:
-        """Why the pod cannot go to a node with these labels; "" if it can. Only NOT_TOGETHER is beyond preemption."""
+        """Returns why the pod cannot run on a node with these labels; empty if it can. Preemption can resolve all but
+        AFFINITY_MISMATCH.
+        """
         counts, mine = self._counts, self._mine
         if mine.together and not self._is_together(labels):
             return NOT_TOGETHER
@@ -171,14 +173,14 @@ class Neighbours:
         return ""
 
     def score(self, labels: Mapping[str, str]) -> int:
-        """How much the pod is drawn to such a node by the pods around; less than 0: rather not."""
+        """Returns the preference for such a node by existing pods; negative means avoid."""
         counts = self._counts
         if not counts:
             return 0
         return sum(counts.get((_LIKED, key, labels[key]), 0) for key in self.keys if key in labels)
 
     def concerns(self, peer: Peer) -> bool:
-        """Whether the other pod makes any difference."""
+        """Returns whether the other pod matters."""
         return bool(self._effect(peer))
 
     def _is_together(self, labels: Mapping[str, str]) -> bool:
@@ -188,7 +190,7 @@ class Neighbours:
             if value is None:
                 return False
             found = found and self._counts.get((_TOGETHER, term.topology, value), 0) > 0
-        # Otherwise the first of several that want to be together would wait for ever.
+        # Otherwise the first pod of a group with affinity to itself would wait for ever.
         return found or self.first
 
     def _change(self, share: Share, sign: int) -> None:
@@ -205,7 +207,7 @@ class Neighbours:
             self.touched.add(domain[1:])
 
     def _effect(self, peer: Peer) -> tuple[tuple[str, str, int], ...]:
-        """What one such pod adds: of what, by which label of its node, how much."""
+        """Returns the contributions of one such pod: counter, topology key and weight."""
         known = self._effects.get(peer)
         if known is None:
             known = self._effects[peer] = tuple(self._effects_of(peer))

@@ -1,4 +1,4 @@
-"""Ports of the host that pods take: one pod per address, protocol and number, and 0.0.0.0 is every address. Pure."""
+"""Host ports: one pod per address, protocol and number; 0.0.0.0 is every address. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class HostPort(NamedTuple):
 
 
 def host_ports(pod: Object) -> frozenset[HostPort]:
-    """Of the containers, and of the init containers that keep running beside them."""
+    """Returns the host ports of the containers and sidecars."""
     spec = pod.get("spec") or {}
     sidecars = (each for each in listed(spec, "initContainers") if each.get("restartPolicy") == "Always")
     return frozenset(

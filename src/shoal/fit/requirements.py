@@ -1,7 +1,7 @@
-"""What the labels of a node may be: per key a set of values, or all but a set, within bounds. Pure.
+"""Requirements on node labels: per key a set of values or its complement, within bounds. Pure.
 
-Sets of requirements intersect: those of a pod, a NodePool, an instance type and an offering meet in the nodes that
-satisfy all of them. Nodes that do not exist yet are described this way; of a node that exists, `from_labels`.
+Requirements of a pod, NodePool, instance type and offering intersect in the nodes that satisfy all of them. They
+describe nodes that do not exist yet; `from_labels` describes an existing one.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ _NONE: frozenset[str] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """`values`, or with `complement` everything but them; `gte` and `lte` bound it and only whole numbers pass.
-
-    `absent`: a node without the label satisfies it too, as it does NotIn and DoesNotExist. `min_values` is how many
-    different values must stay possible; it is carried, not checked, here. Without arguments nothing satisfies it.
+    """`values`, or with `complement` everything but them. `gte` and `lte` bound the value to integers. `allows_absent`:
+    a node without the label also satisfies it, as with NotIn and DoesNotExist. `min_values` is how many different
+    values must stay possible; it is carried here, not checked. Without arguments nothing satisfies it.
     """
 
     key: str
@@ -38,7 +37,7 @@ class Requirement:
 
     @property
     def operator(self) -> str:
-        """The one that says most of it; `impossible` has none of its own and answers In, with no values."""
+        """The operator that describes it best. An impossible requirement is In without values."""
         if self.complement:
             return NOT_IN if self.values else EXISTS
         return DOES_NOT_EXIST if self.absent else IN
@@ -51,7 +50,7 @@ class Requirement:
         return (value in self.values) != self.complement and self._bounded(value)
 
     def intersection(self, other: Requirement) -> Requirement:
-        """Of the same key."""
+        """`other` has the same key."""
         absent = self.absent and other.absent
         gte, lte = _highest(self.gte, other.gte), _lowest(self.lte, other.lte)
         min_values = _highest(self.min_values, other.min_values)
@@ -65,7 +64,7 @@ class Requirement:
         return Requirement(self.key, False, values, absent, min_values=min_values)
 
     def meets(self, other: Requirement) -> bool:
-        """Whether something satisfies both: cheaper than to ask `intersection`."""
+        """Returns whether some value satisfies both. Cheaper than `intersection`."""
         if self.absent and other.absent:
             return True
         if self.complement and other.complement:
@@ -75,7 +74,7 @@ class Requirement:
         return any(rest.has(value) for value in few.values)
 
     def any(self) -> str:
-        """One value that satisfies it, the same one every time; "" where there is none to name."""
+        """Returns one satisfying value, deterministically; empty if there is none to name."""
         if not self.complement:
             return min(self.values, default="")
         if self.gte is None and self.lte is None:
@@ -85,7 +84,7 @@ class Requirement:
         return next((str(number) for number in numbers if self.has(str(number))), "")
 
     def wire(self) -> list[Object]:
-        """As expressions of a NodeSelectorTerm or of a NodeClaim: as many as it takes."""
+        """Returns expressions for a NodeSelectorTerm or NodeClaim, as many as needed."""
         found: list[tuple[str, list[str]]] = []
         if self.gte is not None:
             found.append((GT, [str(self.gte - 1)]))
@@ -113,7 +112,7 @@ class Requirement:
         return f"{self.key} {self.told()}"
 
     def told(self) -> str:
-        """Without the key."""
+        """Text without the key."""
         text = self.operator
         text += f" [{', '.join(sorted(self.values))}]" if self.values or self.impossible else ""
         text += f" >={self.gte}" if self.gte is not None else ""
@@ -121,7 +120,7 @@ class Requirement:
 
 
 def requirement(key: str, operator: str, values: Iterable[str] = (), min_values: int | None = None) -> Requirement:
-    """A ValueError says what an expression lacks."""
+    """Raises ValueError for an invalid expression."""
     listed = list(values)
     if operator in (IN, NOT_IN):
         negative = operator == NOT_IN
@@ -139,7 +138,7 @@ def requirement(key: str, operator: str, values: Iterable[str] = (), min_values:
 
 
 class Requirements(Mapping[str, Requirement]):
-    """One requirement per key; a key that is not there may have any value. Immutable: `add` makes another."""
+    """One requirement per key; other keys may have any value. Immutable: `add` returns a new object."""
 
     __slots__ = ("_by_key",)
 
@@ -159,11 +158,11 @@ class Requirements(Mapping[str, Requirement]):
         return len(self._by_key)
 
     def of(self, key: str) -> Requirement:
-        """What holds for the key: without a word about it any value, or none."""
+        """Returns the requirement of the key; by default any value or none."""
         return self._by_key.get(key) or Requirement(key, True, absent=True)
 
     def add(self, more: Iterable[Requirement]) -> Requirements:
-        """Both at once: keys that both have intersect."""
+        """Returns the conjunction; requirements of the same key intersect."""
         return Requirements([*self._by_key.values(), *more])
 
     def union(self, other: Requirements) -> Requirements:
@@ -173,18 +172,18 @@ class Requirements(Mapping[str, Requirement]):
         return Requirements(each for key, each in self._by_key.items() if key not in keys)
 
     def intersects(self, other: Requirements) -> bool:
-        """Whether, for every key that both speak of, some value (or the absence of one) satisfies both."""
+        """Returns whether every shared key has a value (or absence) that satisfies both."""
         return next(self._apart(other), None) is None
 
     def compatible(self, wanted: Requirements, undefined: frozenset[str] = _NONE) -> bool:
-        """As `intersects`, and what is wanted must be spoken of here, but for the keys of `undefined`.
+        """Like `intersects`; in addition every incoming key must be defined here, except those of `allow_undefined`.
 
-        Labels that nobody defined will not be on the node; well-known ones (`undefined`) will, with some value.
+        Undefined labels will not be on the node; well-known ones (`allow_undefined`) will, with some value.
         """
         return not self.conflicts(wanted, undefined)
 
     def conflicts(self, wanted: Requirements, undefined: frozenset[str] = _NONE) -> list[str]:
-        """Why they are not compatible, in sentences."""
+        """Returns the reasons for incompatibility."""
         unknown = [
             f'label "{key}" does not have known values'
             for key, each in wanted.items()
@@ -193,11 +192,11 @@ class Requirements(Mapping[str, Requirement]):
         return unknown or [f"key {mine.key}, {its.told()} not in {mine.told()}" for mine, its in self._apart(wanted)]
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether a node with these labels satisfies all."""
+        """Returns whether a node with these labels satisfies all requirements."""
         return all(each.has(labels[key]) if key in labels else each.absent for key, each in self._by_key.items())
 
     def labels(self) -> dict[str, str]:
-        """The labels that are certain: keys with one possible value."""
+        """Returns the labels that are certain: keys with a single possible value."""
         single = (
             each for each in self._by_key.values() if len(each.values) == 1 and not (each.complement or each.absent)
         )
@@ -227,7 +226,7 @@ def from_labels(labels: Mapping[str, str] | None) -> Requirements:
 
 
 def from_expressions(expressions: Iterable[Object] | None) -> Requirements:
-    """Of matchExpressions, or of the `requirements` of a NodePool or NodeClaim (with `minValues`)."""
+    """Parses matchExpressions, or the `requirements` of a NodePool or NodeClaim (with `minValues`)."""
     return Requirements(
         requirement(each["key"], each.get("operator", IN), each.get("values") or (), each.get("minValues"))
         for each in expressions or ()
@@ -235,21 +234,21 @@ def from_expressions(expressions: Iterable[Object] | None) -> Requirements:
 
 
 def from_pod(spec: Object, term: int = 0) -> Requirements:
-    """What a pod must have: its nodeSelector and one of the alternatives of its required node affinity."""
+    """Returns the requirements of a pod: its nodeSelector and one term of its required node affinity."""
     terms = required_terms(spec)
     found = from_labels(spec.get("nodeSelector"))
     return found.union(from_expressions(terms[term].get("matchExpressions"))) if terms else found
 
 
 def required_terms(spec: Object) -> list[Object]:
-    """The alternatives of a pod's required node affinity; none: any node will do."""
+    """Returns the ORed terms of required node affinity; empty if any node will do."""
     affinity = ((spec.get("affinity") or {}).get("nodeAffinity")) or {}
     terms = (affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get("nodeSelectorTerms") or []
     return [term for term in terms if term]
 
 
 def _exhausted(gte: int | None, lte: int | None, excluded: frozenset[str]) -> bool:
-    """Whether between the bounds nothing is left but what is excluded."""
+    """Returns whether all integers between the bounds are excluded."""
     if gte is None or lte is None or lte - gte >= len(excluded):
         return False
     return all(str(number) in excluded for number in range(gte, lte + 1))

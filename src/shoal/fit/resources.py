@@ -1,7 +1,7 @@
-"""Amounts of resources as whole numbers, so that adding and comparing them is cheap. Pure.
+"""Resource amounts as integers, which are cheap to add and compare. Pure.
 
-`Resources` maps a resource's name to thousandths for `cpu` and to units (bytes, pieces) for all others. What is asked
-for is rounded up and what is offered is rounded down: nothing fits by rounding. A missing name is none of it.
+`Resources` maps a resource name to thousandths for `cpu` and to units (bytes, pieces) for others. Requests are rounded
+up and capacities down, so that nothing fits by rounding. A missing name is zero.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BYTES = (MEMORY, EPHEMERAL)
 
 
 def pod_requests(pod: Object) -> Resources:
-    """What a pod (or a pod template) takes of a node: its effective requests, its overhead and one of `pods`."""
+    """Returns what a pod or pod template uses of a node: effective requests, overhead and one of `pods`."""
     asked = pod_totals.pod_requests(pod.get("spec") or {})
     wanted = {name: -(-amount.nano // _step(name)) for name, amount in asked.items() if amount.nano > 0}
     wanted[PODS] = 1
@@ -29,12 +29,12 @@ def pod_requests(pod: Object) -> Resources:
 
 
 def amounts(listed: object) -> Resources:
-    """What a resource list of the wire offers."""
+    """Parses a resource list of the wire, rounded down."""
     return {name: amount.nano // _step(name) for name, amount in pod_totals.amounts(listed).items()}
 
 
 def allocatable(node: Object) -> Resources:
-    """What a node has for pods. As the kubelet does, its capacity counts where it does not say."""
+    """Returns a node's allocatable resources, or its capacity if it has none, as the kubelet does."""
     status = node.get("status") or {}
     return amounts(status.get("allocatable") or status.get("capacity"))
 
@@ -44,7 +44,7 @@ def capacity(node: Object) -> Resources:
 
 
 def quantities(resources: Mapping[str, int]) -> dict[str, str]:
-    """A resource list for the wire, in the canonical form of each."""
+    """Returns a resource list for the wire, in canonical form."""
     return {name: str(_quantity(name, amount)) for name, amount in resources.items()}
 
 
@@ -60,7 +60,7 @@ def add_to(sum_: Resources, more: Mapping[str, int]) -> None:
 
 
 def subtract(one: Mapping[str, int], other: Mapping[str, int]) -> Resources:
-    """What is left of `one`; negative where `other` has more."""
+    """Returns the difference; negative where `other` is larger."""
     result = dict(one)
     subtract_from(result, other)
     return result
@@ -79,7 +79,7 @@ def total(many: Iterable[Mapping[str, int]]) -> Resources:
 
 
 def highest(many: Iterable[Mapping[str, int]]) -> Resources:
-    """The most of each resource that any of them has."""
+    """Returns the maximum of each resource."""
     result: Resources = {}
     for each in many:
         for name, amount in each.items():
@@ -89,7 +89,7 @@ def highest(many: Iterable[Mapping[str, int]]) -> Resources:
 
 
 def fits(wanted: Mapping[str, int], free: Mapping[str, int]) -> bool:
-    """Whether `free` has all of it. Nothing wanted fits even where less than nothing is free."""
+    """Returns whether `free` covers all requests. A request of zero fits even if the free amount is negative."""
     for name, amount in wanted.items():  # noqa: SIM110 (twice as fast as all(), and asked per node and pod)
         if amount > 0 and amount > free.get(name, 0):
             return False
@@ -97,7 +97,7 @@ def fits(wanted: Mapping[str, int], free: Mapping[str, int]) -> bool:
 
 
 def lacking(wanted: Mapping[str, int], free: Mapping[str, int]) -> list[str]:
-    """The names of what does not fit: `pods` first, then as the pod lists them."""
+    """Returns the names of resources that do not fit: `pods` first, then in the order of the requests."""
     short = [name for name, amount in wanted.items() if amount > 0 and amount > free.get(name, 0)]
     return sorted(short, key=lambda name: name != PODS)
 

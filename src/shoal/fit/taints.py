@@ -1,4 +1,4 @@
-"""Taints keep pods away from nodes, tolerations let them. Both are wire dicts. Pure."""
+"""Taints and tolerations, as wire dicts. Pure."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ Toleration = dict[str, Any]
 
 NO_SCHEDULE, NO_EXECUTE, PREFER_NO_SCHEDULE = "NoSchedule", "NoExecute", "PreferNoSchedule"
 HARD = (NO_SCHEDULE, NO_EXECUTE)
-"""The effects that a new pod does not get past."""
+"""Effects that keep new pods off a node."""
 
 UNSCHEDULABLE: Taint = {"key": "node.kubernetes.io/unschedulable", "effect": NO_SCHEDULE}
-"""What `spec.unschedulable` of a node amounts to, whether or not the taint is there yet."""
+"""Equivalent of a node's `spec.unschedulable`, whether or not the taint exists yet."""
 
 _decimal = re.compile(r"0|-?[1-9][0-9]{0,18}").fullmatch
 
@@ -42,7 +42,7 @@ def tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
 def untolerated(
     taints: Iterable[Taint], tolerations: Sequence[Toleration], effects: Sequence[str] = HARD
 ) -> Taint | None:
-    """The first taint of one of these effects that nothing tolerates; None: they are no obstacle."""
+    """Returns the first taint of one of these effects that nothing tolerates; None if there is none."""
     for taint in taints:
         if taint.get("effect") in effects and not tolerated(taint, tolerations):
             return taint
@@ -50,10 +50,10 @@ def untolerated(
 
 
 def intolerances(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> int:
-    """How many PreferNoSchedule taints nothing tolerates: the fewer the better."""
+    """Returns the number of PreferNoSchedule taints that nothing tolerates: fewer is better."""
     return sum(taint.get("effect") == PREFER_NO_SCHEDULE and not tolerated(taint, tolerations) for taint in taints)
 
 
 def same(one: Taint, other: Taint) -> bool:
-    """A node has one taint per key and effect, whatever its value."""
+    """Returns whether key and effect are equal. A node has one taint per key and effect."""
     return one.get("key") == other.get("key") and one.get("effect") == other.get("effect")

@@ -1,7 +1,7 @@
-"""Topology spread constraints: how evenly pods are spread over the domains of a node's label. Pure.
+"""Topology spread constraints: skew of pods over the domains of a node label. Pure.
 
-`Spread` counts, for one pod that looks for a node, the pods its constraints select, by domain. As with `Neighbours`,
-what a node holds is added and taken away again as nodes change.
+`TopologySpread` counts, for one pod to schedule, the pods selected by its constraints, by domain. As with
+`AffinityCounts`, the share of a node is added and subtracted as nodes change.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Constraint:
 
 
 def constraints(spec: Object, labels: Mapping[str, str], action: str = DO_NOT_SCHEDULE) -> tuple[Constraint, ...]:
-    """Those of a pod with these labels and for which `action` is what to do where they cannot be met."""
+    """Returns the constraints of a pod with these labels whose whenUnsatisfiable is `action`."""
     return tuple(
         Constraint(
             each.get("topologyKey", ""),
@@ -60,7 +60,7 @@ def _selector(constraint: Object, labels: Mapping[str, str]) -> LabelSelector:
 
 
 Share = list[tuple[int, str, int]]
-"""What one node adds: per constraint that counts it, the domain and how many pods."""
+"""Contribution of one node: constraint index, domain and number of pods."""
 
 
 class Spread:
@@ -69,16 +69,16 @@ class Spread:
         self._me = me
         self._self = [int(each.selector.matches(me.labels)) for each in self.constraints]
         self._domains: list[dict[str, list[int]]] = [{} for _ in self.constraints]
-        """By value: pods, and nodes that count."""
+        """By domain: number of pods and of counted nodes."""
         self._levels: list[dict[int, int]] = [{} for _ in self.constraints]
-        """How many domains have so many pods: the lowest is found among few."""
+        """Number of domains by number of pods: finds the minimum quickly."""
         self._selected: dict[Peer, tuple[int, ...]] = {}
         self.touched: set[tuple[str, str]] = set()
-        """Where something was counted anew: labels and their values. Whoever keeps up with it empties it."""
+        """Labels and values whose counts changed. The reader clears it."""
 
     @property
     def level(self) -> list[tuple[int, int]]:
-        """What all domains are compared with, per constraint: the fewest pods of any, and how many there are."""
+        """Per constraint: the minimum number of pods of a domain, and the number of domains."""
         return [(min(each, default=0), len(domains)) for each, domains in zip(self._levels, self._domains, strict=True)]
 
     @property
@@ -86,8 +86,9 @@ class Spread:
         return {each.key for each in self.constraints}
 
     def add(self, labels: Mapping[str, str], peers: Mapping[Peer, int], selected: bool, tolerated: bool) -> Share:
-        """Counts the pods of a node; whether it is one the pod's node affinity selects, and whose taints it
-        tolerates. The answer is for `take`."""
+        """Counts the pods of a node. `is_selected` and `is_tolerating`: whether the pod's node affinity selects the
+        node and the pod tolerates its taints. The result is passed to `subtract` later.
+        """
         if any(each.key not in labels for each in self.constraints):
             return []
         pods = [0] * len(self.constraints)
@@ -106,7 +107,9 @@ class Spread:
         self._change(share, -1)
 
     def obstacle(self, labels: Mapping[str, str]) -> str:
-        """Why the pod cannot go to a node with these labels; "" if it can. NO_DOMAIN is beyond preemption."""
+        """Returns why the pod cannot run on a node with these labels; empty if it can. Preemption cannot resolve
+        MISSING_TOPOLOGY_LABEL.
+        """
         for index, each in enumerate(self.constraints):
             value = labels.get(each.key)
             if value is None:
@@ -119,8 +122,9 @@ class Spread:
         return ""
 
     def weight(self, labels: Mapping[str, str]) -> int | None:
-        """How many such pods are near such a node, weighed by how many domains there are: the fewer the better.
-        None: the node is in none."""
+        """Returns the number of matching pods near such a node, weighted by the number of domains: fewer is better.
+        None if the node is in no domain.
+        """
         total = 0.0
         for index, each in enumerate(self.constraints):
             value = labels.get(each.key)
@@ -135,13 +139,13 @@ class Spread:
         return bool(self._of(peer))
 
     def _of(self, peer: Peer) -> tuple[int, ...]:
-        """The constraints that count such a pod."""
+        """Returns the constraints that count such a pod."""
         known = self._selected.get(peer)
         if known is None:
             known = self._selected[peer] = tuple(
                 index
                 for index, each in enumerate(self.constraints)
-                # One that selects everything counts nothing, as upstream has it.
+                # An empty selector counts nothing, as upstream.
                 if not peer.leaving
                 and peer.namespace == self._me.namespace
                 and not each.selector.empty

@@ -1,1 +1,3 @@
-"""ManagedClusters on Workers: scheduled, watched over and told of at the hub; hosted and reported on by workers."""
+"""The fleet: ManagedClusters on Workers. The hub schedules, monitors and migrates them; workers host them and
+report.
+"""

@@ -1,4 +1,4 @@
-"""The fleet's loops: those of a hub, and those of a worker."""
+"""Assembles the fleet's controllers: those of a hub and those of a worker."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ WATCH = BusSettings()
 
 
 def fleet_hub_loops(client: Client, clock: Clock, over: BusSettings = WATCH) -> list[Runnable]:
-    """`client` is of the hub's root."""
+    """Returns the controllers of a hub. `client` is for the hub's root."""
     scheduler = Scheduler(client, clock)
     departures = Departures(client, clock, scheduler)
     rebalancer = Rebalancer(client, clock, departures.moves)
@@ -53,14 +53,16 @@ def fleet_hub_loops(client: Client, clock: Clock, over: BusSettings = WATCH) -> 
 
 
 def supervisor_loops(client: Client, clock: Clock, processes: Processes | None) -> list[Runnable]:
-    """Of every hub, whoever runs its other loops. `processes`: None where a hub runs none, and says so."""
+    """Returns the controllers that every hub replica runs, whichever replica leads the other controllers. `processes`
+    is None where a hub runs no worker processes; the supervisor then reports that on Workers that wait for one.
+    """
     return [Supervisor(client, clock, processes).loop]
 
 
 def _bus_loops(client: Client, clock: Clock, over: BusSettings) -> list[Runnable]:
     if not over.is_nats:
         return []
-    # Late, here and below: only who asks for NATS waits for its client to be loaded.
+    # Imported late, here and below: only a process that uses NATS waits for its client to load.
     from shoal.fleet.publisher.controller import Publisher  # noqa: PLC0415
     from shoal.fleet.receiver.controller import Receiver  # noqa: PLC0415
 
@@ -76,7 +78,9 @@ def _bus(hub: Client, own: Client, clock: Clock, worker: str, over: BusSettings,
 
 
 async def check_bus(over: BusSettings, worker: str = "") -> None:
-    """For that worker, else for a hub, before anything is begun: raises a ShoalError where it cannot be."""
+    """Checks the bus before anything is started, for that worker, or for a hub without one. Raises a ShoalError if the
+    server cannot be the bus.
+    """
     if over.is_nats:
         from shoal.fleet.bus import jetstream  # noqa: PLC0415
 
@@ -92,7 +96,9 @@ def worker_loops(
     traffic: Traffic | None = None,
     moves: Moves | None = None,
 ) -> list[Runnable]:
-    """`hub` is of the hub's root, `own` of the worker's. `moves`: without it nothing is moved from here or to here."""
+    """Returns the controllers of a worker. `hub` is for the hub's root, `own` for the worker's. Without
+    `migration_support` no cluster is migrated from or to this worker.
+    """
     fence = moves.fence if moves is not None else None
     bus = _bus(hub, own, clock, settings.name, over, traffic)
     root = OwnRoot(own, clock)

@@ -1,4 +1,4 @@
-"""Metrics of the fleet: what the hub's ManagedClusters and Workers are at."""
+"""Fleet metrics: ManagedClusters and Workers of the hub by phase, and worker slots."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Series = Iterable[tuple[str, Mapping[str, str], float]]
 
 
 class FleetMetrics:
-    """A loop that only looks, when it is asked."""
+    """Reads its informers when metrics are scraped; writes nothing."""
 
     name = "fleet-metrics"
 
@@ -56,6 +56,6 @@ def _nothing(_: object, __: object) -> None:
 
 
 def render(only: str | None = None) -> str:
-    """For /metrics; nothing for those who see one logical cluster."""
+    """Returns the text for /metrics. It is empty for a scrape that is limited to one logical cluster."""
     lines = written(_ALL, only)
     return "\n".join(lines) + "\n" if lines else ""

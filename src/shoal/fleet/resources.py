@@ -1,4 +1,4 @@
-"""The resources the fleet's loops speak of, as their URLs name them."""
+"""GroupVersionResources that the fleet's controllers use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events about ManagedClusters and Workers, from what their loops say in their status."""
+"""Events about ManagedClusters and Workers, derived from their status conditions and phases."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ABOUT_WORKERS = Telling(
 
 
 def fleet_events(client: Client, clock: Clock) -> Transitions:
-    """`client` is of the hub's root."""
+    """Returns the event controller. `client` is for the hub's root."""
     told = [
         (MANAGED_CLUSTERS, Source(COMPONENT, fleet.API_VERSION, fleet.MANAGED_CLUSTER), ABOUT_MANAGED),
         (WORKERS, Source(COMPONENT, fleet.API_VERSION, fleet.WORKER), ABOUT_WORKERS),

@@ -1,4 +1,6 @@
-"""ServiceAccounts, and what every namespace is given: `default` of them and the root certificate. Pure."""
+"""ServiceAccount of core/v1, and the objects every namespace gets: the ServiceAccount `default` and the root CA
+ConfigMap. Pure.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ def root_ca(namespace: str, authority: str) -> Object:
 
 
 def only_names(new: Object, old: Object | None = None) -> None:
-    """Of the secrets of an account, which are all in its namespace: nothing but their names is kept."""
+    """Prunes `secrets[]` to their names. All secrets of an account are in its own namespace."""
     if new.get("secrets"):
         new["secrets"] = [{"name": each["name"]} if each.get("name") else {} for each in new["secrets"]]
 

@@ -1,6 +1,6 @@
 """Webhook configurations of admissionregistration.k8s.io/v1: defaults and validation. Pure.
 
-How they are called is `apiserver.webhooks`. Policies are in `admissionregistration_policies`.
+Calling webhooks is in `apiserver.webhooks`. Policies are in `policy_specs`.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _fully_qualified(name: str, path: str) -> list[Cause]:
 
 
 def client_config(config: Object, path: str) -> list[Cause]:
-    """Of a webhook of any sort."""
+    """Validates the clientConfig of an admission or conversion webhook."""
     url, service = config.get("url"), config.get("service")
     if (url is None) == (service is None):
         return [required(path, "exactly one of url or service is required")]
@@ -96,7 +96,7 @@ def client_config(config: Object, path: str) -> list[Cause]:
 
 
 def _path(text: str, path: str) -> list[Cause]:
-    """At the server of a webhook: segments that are names."""
+    """Validates the path of a webhook's Service: each segment is a DNS-1123 subdomain."""
     if text == "/":
         return []
     if text == "//":
@@ -132,7 +132,7 @@ def _url(text: str, path: str) -> list[Cause]:
 
 
 def review_versions(versions: list[str], path: str, missing: str = "must specify one of v1, v1beta1") -> list[Cause]:
-    """Of AdmissionReviews and of ConversionReviews: which their webhooks take."""
+    """Validates the AdmissionReview or ConversionReview versions a webhook accepts."""
     if not versions:
         return [required(path, missing)]
     causes: list[Cause] = []
@@ -188,7 +188,7 @@ def _resources(resources: list[str], path: str) -> list[Cause]:
 
 
 def match_conditions(conditions: list[Object], path: str, *, params: bool = False) -> list[Cause]:
-    """Of webhooks and of policies. `params`: the policy has parameters."""
+    """Validates match conditions of webhooks and policies. `has_params`: the policy has parameters."""
     causes = [too_many(path, len(conditions), MOST_CONDITIONS)] if len(conditions) > MOST_CONDITIONS else []
     names = set()
     for i, condition in enumerate(conditions):

@@ -1,6 +1,7 @@
-"""Admission policies and their bindings, of admissionregistration.k8s.io/v1: defaults and validation. Pure.
+"""ValidatingAdmissionPolicy and MutatingAdmissionPolicy of admissionregistration.k8s.io/v1 with their bindings:
+defaults and validation. Pure.
 
-That their expressions compile is `policies.checking`; what they mean is in `policies` too.
+`policies.spec_validation` checks that their expressions compile. The other modules of `policies` evaluate them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _MUTATING_OPERATIONS = tuple(operation for operation in OPERATIONS if operation 
 
 
 def default_policy(obj: Object) -> None:
-    """Of either kind."""
+    """Sets the defaults of both policy kinds."""
     spec = section(obj, "spec")
     fill(spec, failurePolicy="Fail")
     _default_match(spec.get("matchConstraints"))
@@ -47,7 +48,7 @@ def _default_match(match: Object | None) -> None:
 
 
 def validate_validating_policy(obj: Object, old: Object | None) -> list[Cause]:
-    # Only who writes policies needs CEL; a server without any starts without it.
+    # CEL is imported lazily: a server without policies starts without it.
     from shoal.kinds.policies.checking import annotation_causes, check_causes, compiler  # noqa: PLC0415
 
     spec = obj["spec"]
@@ -111,7 +112,7 @@ def _policy(spec: Object, old: Object | None, *, mutating: bool = False) -> list
 
 
 def _not_deleting(match: Object, path: str) -> list[Cause]:
-    """There is nothing to change in a deletion."""
+    """Rejects DELETE rules: a deletion has nothing to mutate."""
     operations = [each for rule in match.get("resourceRules") or () for each in rule.get("operations") or ()]
     return [
         cause

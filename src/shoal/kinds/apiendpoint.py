@@ -1,6 +1,5 @@
-"""`default/kubernetes`: the Service, Endpoints and EndpointSlice by which programs inside a cluster find its API.
-
-And the network its address is from.
+"""`default/kubernetes`: the Service, Endpoints and EndpointSlice by which programs in a cluster find its API, and the
+ServiceCIDR of its address.
 """
 
 from __future__ import annotations

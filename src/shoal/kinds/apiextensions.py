@@ -1,7 +1,6 @@
-"""CustomResourceDefinition (apiextensions.k8s.io/v1): names, defaults, accessors, and which names a CRD gets.
+"""CustomResourceDefinition (apiextensions.k8s.io/v1): names, defaults, accessors, accepted names and conditions.
 
-Pure functions over the wire dict. What a CRD may say is in `apiextensions_validation`, what clients see of its
-schemas in `apiextensions_publish`.
+Pure functions over the wire dict. Validation is in `validation`, the published schemas are in `publish`.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ CLUSTER_SCOPED, NAMESPACED = "Cluster", "Namespaced"
 
 
 def default_crd(crd: Object) -> None:
-    """Fills in what upstream fills in, in place."""
+    """Sets upstream's defaults in place."""
     spec = crd.setdefault("spec", {})
     names = spec.setdefault("names", {})
     kind = names.get("kind") or ""
@@ -52,7 +51,7 @@ def default_crd(crd: Object) -> None:
     if service is not None:
         service.setdefault("port", 443)
     for version in spec.get("versions") or ():
-        # Go writes them in any case.
+        # Go always writes these fields.
         version.setdefault("served", False)
         version.setdefault("storage", False)
     status = crd.get("status") or {}
@@ -61,7 +60,7 @@ def default_crd(crd: Object) -> None:
 
 
 def record_stored_version(crd: Object) -> None:
-    """Adds the storage version to `status.storedVersions`; it leaves only by a storage migration."""
+    """Adds the storage version to `status.storedVersions`. Only a storage migration removes one."""
     storage = storage_version(crd)
     if not storage:
         return
@@ -79,7 +78,7 @@ def versions(crd: Object) -> list[Object]:
 
 
 def version_of(crd: Object, name: str) -> Object:
-    """The `spec.versions[]` entry of that name, or an empty one."""
+    """Returns the `spec.versions[]` entry of that name, or an empty dict."""
     return next((version for version in versions(crd) if version.get("name") == name), {})
 
 
@@ -88,7 +87,7 @@ def storage_version(crd: Object) -> str:
 
 
 def served_versions(crd: Object) -> list[str]:
-    """Preferred first."""
+    """Returns the served versions in order of preference."""
     return sorted((v["name"] for v in versions(crd) if v.get("served")), key=version_priority)
 
 
@@ -98,7 +97,7 @@ def schema_of(crd: Object, version: str) -> Object | None:
 
 
 def printer_columns(crd: Object, version: str) -> list[Object]:
-    """`additionalPrinterColumns`; without any, the age, as upstream prints it."""
+    """Returns `additionalPrinterColumns`. Without any it returns upstream's Age column."""
     columns: list[Object] = version_of(crd, version).get("additionalPrinterColumns") or []
     return columns or [
         {
@@ -119,19 +118,21 @@ def has_status(crd: Object, version: str) -> bool:
 
 
 def scale_of(crd: Object, version: str) -> Mapping[str, str] | None:
-    """`specReplicasPath`, `statusReplicasPath` and perhaps `labelSelectorPath`, each with its leading dot."""
+    """Returns `specReplicasPath`, `statusReplicasPath` and optionally `labelSelectorPath`, each with its leading
+    dot.
+    """
     scale: Mapping[str, str] | None = (version_of(crd, version).get("subresources") or {}).get("scale")
     return scale
 
 
 def selectable_fields(crd: Object, version: str) -> list[str]:
-    """As a field selector names them, without the leading dot."""
+    """Returns the field selector names, without the leading dot."""
     fields = version_of(crd, version).get("selectableFields") or ()
     return [field["jsonPath"].removeprefix(".") for field in fields]
 
 
 def deprecation_warning(crd: Object, version: str) -> str:
-    """The Warning to send with every answer in that version, or an empty text."""
+    """Returns the Warning header of every response in that version, or an empty string."""
     entry = version_of(crd, version)
     if not entry.get("deprecated"):
         return ""
@@ -148,7 +149,7 @@ def deprecation_warning(crd: Object, version: str) -> str:
 
 
 def format_warnings(crd: Object, old: Object | None = None) -> list[str]:
-    """Upstream's warnings about formats nobody checks; on update only about new ones."""
+    """Returns upstream's warnings about unrecognized formats. An update reports only new ones."""
     known = set(_unrecognized_formats(old)) if old else set()
     return [f'unrecognized format "{name}"' for name in _unrecognized_formats(crd) if name not in known]
 
@@ -176,7 +177,7 @@ _STAGES = {None: 0, "beta": 1, "alpha": 2}
 
 
 def version_priority(version: str) -> tuple[int, int, int, str]:
-    """A sort key: v2, v1, v2beta1, v1beta2, v1alpha1, then all other names in their alphabetical order."""
+    """Returns a sort key: v2, v1, v2beta1, v1beta2, v1alpha1, then all other names in alphabetical order."""
     match = _kube_version(version)
     if match is None:
         return 3, 0, 0, version
@@ -197,7 +198,7 @@ def is_true(crd: Object, kind: str) -> bool:
 
 
 def set_condition(crd: Object, condition: Condition, now: str) -> None:
-    """Sets a condition; its transition time is `now` (RFC 3339) only when its status changed."""
+    """Sets a condition. Its transition time becomes `now` (RFC 3339) only when its status changes."""
     status = crd["status"] = crd.get("status") or {}
     conditions = status["conditions"] = status.get("conditions") or []
     new = {"type": condition["type"], "status": condition["status"], "lastTransitionTime": now} | condition
@@ -213,10 +214,10 @@ def set_condition(crd: Object, condition: Condition, now: str) -> None:
 def accepted_names(
     crd: Object, others: Iterable[Object], builtins: Iterable[Mapping[str, Any]] = ()
 ) -> tuple[Object, list[Condition]]:
-    """The names a CRD may use, and its conditions NamesAccepted and Established (without times).
+    """Returns the names a CRD may use, and its conditions NamesAccepted and Established (without times).
 
-    `others` are the cluster's CRDs; `builtins` the names (`plural`, `singular`, `shortNames`, `kind`, `listKind`)
-    of what the same group serves already. Names once accepted stay, whoever asks for them later.
+    `others` are the cluster's CRDs. `builtins` are the names (`plural`, `singular`, `shortNames`, `kind`, `listKind`)
+    that the same group serves already. Accepted names stay accepted when another CRD requests them later.
     """
     resources, kinds = _taken(crd, others, builtins)
     wanted = crd["spec"]["names"]
@@ -274,7 +275,9 @@ def _names_condition(problem: tuple[str, str] | None) -> Condition:
 
 
 def _established(crd: Object, accepted: bool) -> Condition:
-    """Once established, a CRD stays so: a later conflict does not take its objects away."""
+    """Returns the condition Established. It stays True after a later name conflict, so the CRD's objects stay
+    served.
+    """
     if accepted or is_true(crd, ESTABLISHED):
         return _condition(ESTABLISHED, True, "InitialNamesAccepted", "the initial names have been accepted")
     return _condition(ESTABLISHED, False, "NotAccepted", "not all names are accepted")
@@ -288,12 +291,12 @@ def _condition(kind: str, status: bool, reason: str, message: str) -> Condition:
 
 
 def is_protected_group(group: str) -> bool:
-    """Groups that belong to the Kubernetes community."""
+    """Reports whether the group belongs to the Kubernetes community."""
     return group in ("k8s.io", "kubernetes.io") or group.endswith((".k8s.io", ".kubernetes.io"))
 
 
 def approval(crd: Object) -> Condition | None:
-    """The condition KubernetesAPIApprovalPolicyConformant of a CRD in a protected group."""
+    """Returns the condition KubernetesAPIApprovalPolicyConformant of a CRD in a protected group."""
     if not is_protected_group(crd["spec"].get("group", "")):
         return None
     said = (crd["metadata"].get("annotations") or {}).get(APPROVED_ANNOTATION) or ""
@@ -317,11 +320,11 @@ def _is_url(text: str) -> bool:
     return bool(parts.scheme and parts.netloc)
 
 
-# --- life ---
+# --- lifecycle ---
 
 
 def establish(crd: Object, others: Iterable[Object], builtins: Iterable[Mapping[str, Any]], now: str) -> None:
-    """Accepts the names a CRD may have and sets its conditions, in place."""
+    """Accepts names and sets the conditions of a CRD, in place."""
     accepted, conditions = accepted_names(crd, others, builtins)
     crd["status"] = {**(crd.get("status") or {}), "acceptedNames": accepted}
     approved = approval(crd)
@@ -330,7 +333,7 @@ def establish(crd: Object, others: Iterable[Object], builtins: Iterable[Mapping[
 
 
 def terminate(crd: Object, now: str) -> None:
-    """What a deletion asks for first: that the instances go."""
+    """Adds the cleanup finalizer and the condition Terminating: a deletion first removes the instances."""
     finalizers = crd["metadata"].setdefault("finalizers", [])
     if "deletionTimestamp" in crd["metadata"] or CLEANUP_FINALIZER in finalizers:
         return

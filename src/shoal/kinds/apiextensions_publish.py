@@ -1,4 +1,4 @@
-"""What clients see of a CRD: its schema as OpenAPI v3 publishes it."""
+"""The schema of a CRD as OpenAPI v3 publishes it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
 
 
 def published_schema(crd: Object, version: str) -> Object:
-    """The schema of a served version as `/openapi/v3` gives it."""
+    """Returns the schema of a served version as `/openapi/v3` publishes it."""
     schema = schema_of(crd, version)
     out: Object = {"type": "object"}
     if schema is not None:
@@ -93,7 +93,7 @@ def _below(schema: Object) -> list[Any]:
 
 
 def _unfolded(schema: Object) -> Object:
-    """Spells x-kubernetes-int-or-string out for clients that do not know it."""
+    """Expands x-kubernetes-int-or-string for clients that do not know it."""
     if schema.get("x-kubernetes-int-or-string") and schema.get("anyOf") != _INT_OR_STRING:
         first = (schema.get("allOf") or [{}])[0]
         if not schema.get("anyOf"):
@@ -107,7 +107,7 @@ def _unfolded(schema: Object) -> Object:
 
 
 def _embed(schema: Object) -> None:
-    """An embedded resource gets the fields that every resource has."""
+    """Adds apiVersion, kind and metadata to embedded resources."""
     for sub in _below(schema):
         _embed(sub)
     if schema.get("x-kubernetes-embedded-resource"):

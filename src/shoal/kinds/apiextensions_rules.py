@@ -1,4 +1,5 @@
-"""The CEL rules of a CRD's schema: that they compile, and that they cannot cost more than a server gives them.
+"""Validates the CEL rules (x-kubernetes-validations) of a CRD schema: they compile, and their estimated cost is within
+the limits.
 
 Messages and limits are upstream's (apiextensions validation).
 """
@@ -36,9 +37,10 @@ _NO_TYPE = (
 
 
 def rule_causes(schema: JsonSchema, path: str, *, settled: bool = False) -> list[Cause]:
-    """What is wrong with the rules of a sound schema. `settled`: it was accepted before, and so were its rules' costs.
+    """Validates the rules of a valid schema. `unchanged`: the stored CRD has the same schema, so single rule costs are
+    not checked again.
 
-    Remembered: a definition is checked on each of its writes, and most of them do not touch the schema.
+    Cached: a CRD is validated on each of its writes, and most of them do not touch the schema.
     """
     return list(_remembered(orjson.dumps(schema), path, settled))
 
@@ -54,9 +56,9 @@ def _remembered(text: bytes, path: str, settled: bool) -> tuple[Cause, ...]:
 class _Place:
     path: str
     times: int | None = 1
-    """How many of it an object can have; None: as many as fit into a request."""
+    """The maximum number of values of this node in one object. None: limited only by the request size."""
     uncorrelated: str = ""
-    """The list above whose items cannot be told apart between two versions of an object."""
+    """The path of the enclosing list whose items cannot be correlated between the old and the new object."""
 
 
 @dataclass(slots=True)
@@ -126,7 +128,7 @@ class _Walk:
 
 
 def _lost(schema: JsonSchema, rules: list[JsonSchema], path: str) -> Iterator[Cause]:
-    """Rules that report at a field the schema does not have."""
+    """Reports rules whose fieldPath the schema does not have."""
     for index, rule in enumerate(rules):
         where = rule.get("fieldPath") or ""
         if where and normalized(where, schema) is None:
@@ -134,7 +136,7 @@ def _lost(schema: JsonSchema, rules: list[JsonSchema], path: str) -> Iterator[Ca
 
 
 def _times(schema: JsonSchema, outer: int | None) -> int | None:
-    """How often what is directly inside the schema can occur."""
+    """Returns how often a direct child of the schema can occur."""
     if outer is None:
         return None
     most: int | None = 1
@@ -152,7 +154,7 @@ def _exceeded(what: str, cost: int, limit: int) -> str:
 
 
 def _invalid(where: str, rule: JsonSchema, detail: str) -> Cause:
-    """The value is the rule as upstream's own type writes it."""
+    """Returns an invalid value cause. The value is the rule in upstream's Go field names."""
     shown = {
         "Rule": rule.get("rule") or "",
         "Message": rule.get("message") or "",

@@ -1,7 +1,7 @@
-"""What the `openAPIV3Schema` of a CRD version may say, beyond being structural: keywords, list types, defaults.
+"""Validates the `openAPIV3Schema` of a CRD version beyond being structural: keywords, list types, defaults.
 
-Messages and paths are upstream's (apiextensions validation). CEL rules are compiled by `apiextensions_rules` once
-the schema is sound.
+Messages and paths are upstream's (apiextensions validation). CEL rules are compiled by `rules` when the schema is
+otherwise valid.
 """
 
 from __future__ import annotations
@@ -57,16 +57,17 @@ _MEMBERS: dict[str, tuple[str, type]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where in the object the schema under the walk stands."""
+    """Where in the object the current schema node is."""
 
     in_meta: bool = False
     no_defaults: str = ""
-    """Why defaults are forbidden here, if they are."""
+    """The reason why defaults are forbidden here. Empty: they are allowed."""
 
 
 def schema_causes(schema: JsonSchema, path: str, *, status: bool, settled: bool = False) -> list[Cause]:
-    """Everything wrong with a version's schema. `status`: the status subresource is on. `settled`: the stored
-    definition has the same schema."""
+    """Validates a version's schema. `has_status`: the status subresource is enabled. `unchanged`: the stored CRD has
+    the same schema.
+    """
     if depth_of(schema) > MAX_DEPTH:
         return [invalid_value(path, "", f"must not be nested deeper than {MAX_DEPTH} levels")]
     shape = list(_shape(schema, path))
@@ -84,14 +85,14 @@ def schema_causes(schema: JsonSchema, path: str, *, status: bool, settled: bool 
 def _compiled_rules(schema: JsonSchema, path: str, settled: bool) -> list[Cause]:
     if b'"x-kubernetes-validations"' not in orjson.dumps(schema):
         return []
-    # Only definitions with rules need CEL; a server without any starts without it.
+    # CEL is imported lazily: a server whose CRDs have no rules starts without it.
     from shoal.kinds.apiextensions_rules import rule_causes  # noqa: PLC0415
 
     return rule_causes(schema, path, settled=settled)
 
 
 def _shape(schema: Any, path: str) -> Iterator[Cause]:
-    """Schemas stand where schemas must stand; everything after relies on it."""
+    """Checks that subschemas are dicts where schemas are expected. All later checks rely on it."""
     if not isinstance(schema, dict):
         yield invalid_value(path, schema, "must be a schema object")
         return
@@ -135,7 +136,7 @@ def _has_unsupported(schema: JsonSchema) -> bool:
 
 
 def _inner(schema: JsonSchema, path: str) -> Iterator[tuple[JsonSchema, str]]:
-    """The schemas directly inside that stand for the same place of the object, or for its items."""
+    """Yields the direct subschemas: those of the same value, and those of its items and properties."""
     if isinstance(schema.get("not"), dict):
         yield schema["not"], f"{path}.not"
     for key in ("allOf", "oneOf", "anyOf"):
@@ -317,7 +318,7 @@ def _breaks(text: str) -> bool:
 
 
 def _defaults(schema: JsonSchema, path: str, root: bool = False) -> list[Cause]:
-    """Defaults are valid and have no unknown fields. Maps are not followed, as upstream."""
+    """Checks that defaults are valid and have no unknown fields. Maps are not followed, as upstream."""
     causes: list[Cause] = []
     if schema.get("default") is not None:
         causes += default_causes(schema | {EMBEDDED: True} if root else schema, f"{path}.default")

@@ -1,7 +1,8 @@
-"""The rules of structural schemas: every field has a type, and the logical junctors only restrict values.
+"""The rules of structural schemas: every field has a type, and logical junctors (allOf, anyOf, oneOf, not) only
+restrict values.
 
 Messages and paths are upstream's (apiextensions-apiserver/pkg/apiserver/schema). The schema is a CRD version's
-`openAPIV3Schema`, already known to be made of dicts where schemas stand.
+`openAPIV3Schema`, and its subschemas are known to be dicts.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _FORBIDDEN_NESTED = (
 
 
 def structural_causes(schema: JsonSchema, path: str) -> list[Cause]:
-    """What keeps the schema from being structural, sorted by message."""
+    """Returns why the schema is not structural, sorted by message."""
     causes = [*_invariants(schema, "root", path), *_complete(schema, schema, path, path)]
     return sorted(causes, key=lambda cause: cause.message)
 
@@ -127,7 +128,7 @@ def _junctors(schema: JsonSchema, skip_any: bool, skip_first: bool, path: str) -
 
 
 def _nested(schema: JsonSchema, skip_any: bool, path: str) -> Iterator[Cause]:
-    """A schema under a junctor: it may restrict values, and not say what there is."""
+    """Validates a schema below a junctor: it may restrict values but not define types or fields."""
     yield from _junctors(schema, skip_any, False, path)
     if isinstance(schema.get("items"), dict):
         yield from _nested(schema["items"], False, f"{path}.items")
@@ -142,7 +143,7 @@ def _nested(schema: JsonSchema, skip_any: bool, path: str) -> Iterator[Cause]:
 
 
 def _complete(value: JsonSchema, schema: JsonSchema | None, path: str, seen_at: str) -> Iterator[Cause]:
-    """What the junctors of `value` speak about exists in `schema`."""
+    """Checks that everything in the junctors of `value` is defined in `schema`."""
     for key in ("not", "allOf", "anyOf", "oneOf"):
         inner = value.get(key)
         for index, sub in enumerate(inner if isinstance(inner, list) else [inner] if inner is not None else []):

@@ -1,7 +1,7 @@
-"""Whether a CustomResourceDefinition may be written, in upstream's words.
+"""Validates a CustomResourceDefinition, in upstream's words.
 
-Where all versions of a CRD say the same, upstream reports problems at the old top-level fields
-(`spec.validation`, `spec.subresources`, …) rather than per version; so does this.
+Where all versions of a CRD have the same value, upstream reports errors at the old top-level fields (`spec.validation`,
+`spec.subresources`, …) instead of per version. This module does the same.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MIXED = "may have mixed case, but should otherwise match: "
 
 
 def validate_crd(crd: Object, old: Object | None = None) -> list[Cause]:
-    """Everything wrong with a CRD (after `default_crd`); `old` is the stored one when this is an update."""
+    """Validates a CRD after `default_crd`. `old` is the stored one on update."""
     spec = crd.get("spec")
     if not isinstance(spec, dict):
         return [required("spec")]
@@ -45,7 +45,7 @@ def validate_crd(crd: Object, old: Object | None = None) -> list[Cause]:
     status = crd.get("status") or {}
     causes += _names(status.get("acceptedNames") or {}, "status.acceptedNames")
     if old is None or spec != old.get("spec"):
-        # Whoever writes the status alone is trusted with it, as upstream does.
+        # A write of the status alone is not checked here, as upstream.
         causes += _stored_versions(status.get("storedVersions") or [], versions(crd))
     causes += _approval(crd, old)
     if spec.get("preserveUnknownFields"):
@@ -55,7 +55,7 @@ def validate_crd(crd: Object, old: Object | None = None) -> list[Cause]:
 
 
 def _shape(spec: Object) -> Iterator[Cause]:
-    """Everything after relies on these being what they must be."""
+    """Checks the types of the fields that all later checks rely on."""
     names = spec.get("names", {})
     if not isinstance(names, dict):
         yield invalid_value("spec.names", names, "must be an object")

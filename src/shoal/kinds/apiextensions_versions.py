@@ -1,4 +1,4 @@
-"""What one entry of a CRD's `spec.versions` may say: name, schema, subresources, printer columns, selectable fields."""
+"""Validates one entry of a CRD's `spec.versions`: name, schema, subresources, printer columns, selectable fields."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int
 
 
 def label_problem(value: str) -> str:
-    """What keeps it from being a DNS-1035 label, in one text."""
+    """Returns why the value is not a DNS-1035 label, as one text. Empty: it is one."""
     return ",".join(is_dns1035_label(value))
 
 
 def _same_everywhere(listed: list[Object], key: str) -> bool:
-    """All versions have it, and have the same: upstream then holds it once."""
+    """Reports whether all versions have the same value for the key. Upstream then reports it once."""
     return bool(listed) and all(version.get(key) and version[key] == listed[0][key] for version in listed)
 
 
 def version_causes(version: Object, path: str, listed: list[Object], stored: list[Object]) -> Iterator[Cause]:
-    """`stored`: the versions of the stored definition, when this is an update."""
+    """Validates one version. `old_versions` are the versions of the stored CRD on update."""
     name = version.get("name") or ""
     if problem := label_problem(name):
         yield invalid_value(f"{path}.name", name, problem)
@@ -159,7 +159,7 @@ def _selectable(version: Object, path: str) -> Iterator[Cause]:
 
 
 def _field_at(json_path: str, schema: Any) -> tuple[Object, str]:
-    """The schema a simple path leads to, or what is wrong with the path."""
+    """Returns the schema a simple JSON path leads to, and the error of the path or an empty string."""
     if json_path[0] not in ".[":
         return {}, "expected [ or . but got: " + re.split(r"[.\[\]]", json_path)[0]
     for name in json_path[1:].split("."):

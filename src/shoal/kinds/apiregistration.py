@@ -1,6 +1,7 @@
-"""APIServices. Clients look for the kind in discovery; what is served here needs none, and no other server is asked.
+"""APIService of apiregistration.k8s.io/v1: defaults and validation. Pure.
 
-So all of them are local. Pure.
+Clients look for the kind in discovery. Shoal serves its own APIs without APIServices and does not aggregate other
+servers, so all APIServices are local.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def default_api_service(obj: Object) -> None:
 
 
 def create_api_service(obj: Object) -> None:
-    """One that is local is there as soon as it is told."""
+    """Sets the condition Available: a local APIService is available at once."""
     obj["status"] = {
         "conditions": [
             {
@@ -37,7 +38,7 @@ def create_api_service(obj: Object) -> None:
 
 
 def name_rule(obj: Object) -> NameRule:
-    """It is named by what it serves."""
+    """Returns the name rule: the name is `spec.version.spec.group`."""
     expected = f"{obj['spec'].get('version') or ''}.{obj['spec'].get('group') or ''}"
     told = f'must be `spec.version+"."+spec.group`: "{expected}"'
 
@@ -82,7 +83,7 @@ def _local(spec: Object) -> list[Cause]:
 
 
 def _aggregated(spec: Object) -> list[Cause]:
-    """What upstream would refuse too, which is told first."""
+    """Reports upstream's own errors first, before aggregation is refused."""
     service = spec["service"]
     causes = [required(f"spec.service.{field}") for field in ("namespace", "name") if not service.get(field)]
     if not 1 <= service["port"] <= 65535:

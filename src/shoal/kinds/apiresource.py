@@ -14,38 +14,40 @@ VERSION = "v1alpha1"
 IMPORT, IMPORTS = "APIResourceImport", "apiresourceimports"
 NEGOTIATED, NEGOTIATED_PLURAL = "NegotiatedAPIResource", "negotiatedapiresources"
 SCHEMA, SCHEMAS = "APIResourceSchema", "apiresourceschemas"
-"""Named by its digest; imports refer to it."""
+"""An APIResourceSchema is named by its digest. Imports refer to it."""
 
 API_VERSION = "apiresource.kcp.dev/apiVersion"
 """Annotation: group and version of the API the object is about."""
 
 FROM_IMPORTS = "apiresource.kcp.dev/from-imports"
-"""Annotation of what negotiation made, and takes back when no cluster offers the API any more."""
+"""Annotation of objects that negotiation created. Negotiation deletes them when no cluster offers the API any more."""
 
 COMPATIBLE, AVAILABLE = "Compatible", "Available"
-"""Conditions of an import: it fits what was negotiated; the hub serves it."""
+"""Conditions of an import: compatible with the negotiated schema; served by the hub."""
 SUBMITTED, PUBLISHED, ENFORCED = "Submitted", "Published", "Enforced"
-"""Conditions of a negotiated resource: publishing was asked for; the hub serves it; a CRD made by hand decides."""
+"""Conditions of a NegotiatedAPIResource: publishing is requested; the hub serves it; a CRD created by a user
+decides.
+"""
 
 NOT_ASKED, CANNOT_BE_SERVED, REFUSED = "NotAsked", "CannotBeServed", "DefinitionRefused"
 FINAL = (NOT_ASKED, CANNOT_BE_SERVED, REFUSED)
-"""Reasons for not being available that only a person changes."""
+"""Reasons for not being available that only a user can change."""
 
 SCHEMA_UNKNOWN = "SchemaUnknown"
-"""Reason of an import that is not Compatible yet: the schema it refers to is not there."""
+"""Reason of an import that is not Compatible yet: its APIResourceSchema does not exist."""
 
 NEVER, UNPUBLISHED, ALWAYS = "UpdateNever", "UpdateUnpublished", "UpdatePublished"
-"""When an import may change what is negotiated: never, as long as that is not published, always."""
+"""When an import may change the negotiated schema: never, while it is not published, always."""
 
 COMMON = (
     *("groupVersion", "scope", "plural", "singular", "shortNames", "kind", "listKind", "categories"),
     *("openAPIV3Schema", "schemaDigest", "subResources", "columnDefinitions"),
 )
-"""What a negotiated resource takes over from an import."""
+"""The spec fields a NegotiatedAPIResource copies from an import."""
 
 
 class Api(NamedTuple):
-    """What an import or a negotiated resource is about."""
+    """Group, version and plural of an import or a NegotiatedAPIResource."""
 
     group: str
     version: str
@@ -57,7 +59,7 @@ class Api(NamedTuple):
 
     @property
     def group_resource(self) -> str:
-        """`deployments.apps`; kinds of the core group have no suffix."""
+        """`deployments.apps`. Resources of the core group have no suffix."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
@@ -67,7 +69,7 @@ def api_of(obj: Object) -> Api:
 
 
 def is_known(api: Api) -> bool:
-    """Whether it is a kind of Kubernetes itself."""
+    """Reports whether Kubernetes itself has the resource."""
     try:
         builtin(*api)
     except KeyError:
@@ -84,7 +86,7 @@ def negotiated_name(api: Api) -> str:
 
 
 def is_settled(offered: Object) -> bool:
-    """Whether negotiation has said of this state of an import what will become of it."""
+    """Reports whether negotiation has decided about the current generation of an import."""
     compatible, available = get_condition(offered, COMPATIBLE), get_condition(offered, AVAILABLE)
     if compatible is None or available is None or compatible["status"] == "Unknown":
         return False
@@ -98,7 +100,9 @@ def has_subresource(obj: Object, name: str) -> bool:
 
 
 def parse_resource(text: str) -> tuple[str, str]:
-    """Plural and group of what `--resources-to-sync` lists: `deployments.apps`, `pods`, `pods.core`; `*` is all."""
+    """Returns plural and group of an entry of `--resources-to-sync`: `deployments.apps`, `pods`, `pods.core`; `*` is
+    all.
+    """
     if text == "*":
         return "*", "*"
     plural, _, group = text.partition(".")

@@ -1,7 +1,7 @@
-"""From what a server publishes of a kind to one schema without references, as a CRD has it. Pure.
+"""Converts a published OpenAPI schema of a kind to one structural schema without references, as a CRD has it. Pure.
 
-Reads OpenAPI v3 and v2. Descriptions go: they are most of the bytes and say nothing about what is accepted. Where a
-schema refers to itself, the second turn keeps whatever it is given: a CRD cannot say more.
+Reads OpenAPI v3 and v2. Descriptions are dropped: they are most of the bytes and do not affect validation. A recursive
+reference becomes an object that preserves unknown fields: a CRD cannot express recursion.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ _KNOWN: dict[str, Object] = {
 }
 _DROPPED = {"description", "example", "externalDocs", "title", "x-kubernetes-group-version-kind", "x-kubernetes-unions"}
 MOST_PLACES = 100_000
-"""In one schema without references; the largest kind of Kubernetes has a few thousand."""
+"""The limit for one schema without references. The largest kind of Kubernetes has a few thousand nodes."""
 _STRATEGY, _MERGE_KEY = "x-kubernetes-patch-strategy", "x-kubernetes-patch-merge-key"
 _LIST_TYPE, _MAP_KEYS = "x-kubernetes-list-type", "x-kubernetes-list-map-keys"
 
 
 class SchemaError(ShoalError):
-    """A kind that its server does not describe."""
+    """The server does not describe the kind, or its schema cannot be converted."""
 
 
 def schemas_of(document: Object) -> Schemas:
-    """The named schemas of an OpenAPI document, v3 or v2."""
+    """Returns the named schemas of an OpenAPI document, v3 or v2."""
     found = (document.get("components") or {}).get("schemas") or document.get("definitions")
     return found if isinstance(found, dict) else {}
 
 
 def schema_of(schemas: Schemas, group: str, version: str, kind: str) -> Object:
-    """Of the kind, from the schemas of its server."""
+    """Returns the structural schema of a kind from the schemas of its server."""
     wanted = {"group": group, "version": version, "kind": kind}
     for name, schema in schemas.items():
         if wanted in (schema.get("x-kubernetes-group-version-kind") or ()):
@@ -68,23 +68,25 @@ def schema_of(schemas: Schemas, group: str, version: str, kind: str) -> Object:
 
 
 def plain(schema: Any) -> Any:
-    """The schema of a CRD without its descriptions."""
+    """Returns the schema of a CRD without its descriptions."""
     return _Conversion(None).whole(schema, ())
 
 
 def digest_of(schema: Object) -> str:
-    """Equal for equal schemas."""
+    """Returns a digest that is equal for equal schemas."""
     return hashlib.sha256(orjson.dumps(schema, option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
 
 
 class _Conversion:
     def __init__(self, schemas: Schemas | None) -> None:
-        """Without schemas it is a CRD's that is read: structural, without references, and meant as it is written."""
+        """Without `schemas` the input is a CRD's schema: structural, without references, and not reinterpreted."""
         self._schemas = schemas
         self._left = MOST_PLACES
 
     def whole(self, schema: Any, inside: tuple[str, ...]) -> Any:
-        """A cluster can say anything: references that multiply, or depths that no stack takes, are refused."""
+        """Converts a schema of an untrusted cluster. References that multiply and nesting beyond the stack are
+        refused.
+        """
         try:
             return self.converted(schema, inside)
         except RecursionError:
@@ -93,7 +95,7 @@ class _Conversion:
             raise SchemaError("its schema cannot be read") from None
 
     def converted(self, schema: Any, inside: tuple[str, ...]) -> Any:
-        """`inside` are the names on the way here."""
+        """Converts one node. `ancestors` are the names of the definitions above it."""
         if not isinstance(schema, dict):
             return schema
         self._left -= 1
@@ -108,7 +110,7 @@ class _Conversion:
             if key == "properties":
                 made[key] = {name: self.converted(found, inside) for name, found in value.items()}
             elif key == "allOf" and len(value) == 1 and "$ref" in value[0]:
-                # How OpenAPI v3 says a reference that has a default or a description of its own.
+                # OpenAPI v3 form of a reference with its own default or description.
                 made.update(self._referred(value[0]["$ref"], inside))
             elif key in ("items", "additionalProperties", "not"):
                 made[key] = self.converted(value, inside)
@@ -134,9 +136,11 @@ class _Conversion:
 
 
 def _as_published(schema: Object, made: Object) -> Object:
-    """What a published schema means and does not say: free-form objects, list types by patch strategies only."""
+    """Makes implicit meanings of published schemas explicit: free-form objects, and list types given only as patch
+    strategies.
+    """
     if made.get("default") == {}:
-        # Go's zero value of a struct, not what upstream defaults to.
+        # Go's zero value of a struct, not an upstream default.
         del made["default"]
     if not made:
         return {**ANYTHING}

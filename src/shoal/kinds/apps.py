@@ -1,4 +1,4 @@
-"""The kinds of apps/v1: what they default to, and what a write of one carries over. Pure."""
+"""The kinds of apps/v1: defaults and the strategies' prepare functions. Pure."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def default_daemon_set(obj: Object) -> None:
         fill(section(strategy, "rollingUpdate"), maxUnavailable=1, maxSurge=0)
     section(section(spec, "template"), "metadata")
     default_pod_template(spec)
-    # What upstream writes of a count that nobody sent; `create_daemon_set` and `keep_daemon_set` say what it is.
+    # Upstream writes this for a count that was not sent; the prepare functions of DaemonSet set the real one.
     section(obj["metadata"], "annotations").setdefault(TEMPLATE_GENERATION, "0")
     counts = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
     zero_status(obj, **dict.fromkeys(counts, 0))
@@ -71,11 +71,11 @@ def default_controller_revision(obj: Object) -> None:
 
 
 STATUS_RESETS: dict[str, Object] = {"status": {"f:spec": {}, "f:metadata": {"f:labels": {}}}}
-"""Of a Deployment: what nobody owns by a write to its status."""
+"""Fields of a Deployment that a status write does not own."""
 
 
 def keep_labels(new: Object, old: Object) -> None:
-    """Of a write to the status of a Deployment, which may bring annotations and no labels."""
+    """Keeps the old labels on a write of a Deployment's status. The write may change annotations but not labels."""
     if "labels" in old["metadata"]:
         new["metadata"]["labels"] = old["metadata"]["labels"]
     else:
@@ -83,7 +83,7 @@ def keep_labels(new: Object, old: Object) -> None:
 
 
 def keep_deployment(new: Object, old: Object) -> None:
-    """A change of a deployment's annotations counts as a generation too, as its spec's does."""
+    """Increments the generation when annotations change. A change of the spec does so already."""
     if (new["metadata"].get("annotations") or {}) != (old["metadata"].get("annotations") or {}):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
@@ -95,7 +95,7 @@ def create_daemon_set(obj: Object) -> None:
 
 
 def keep_daemon_set(new: Object, old: Object) -> None:
-    """The template's own generation is the server's to count."""
+    """Increments the template generation when the template changes. The server owns this count."""
     count = int((old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION) or 0)
     if new["spec"].get("template") != old["spec"].get("template"):
         count += 1
@@ -103,11 +103,11 @@ def keep_daemon_set(new: Object, old: Object) -> None:
 
 
 def keep_template_generation(new: Object, old: Object) -> None:
-    """Of a write to the status of a DaemonSet."""
+    """Keeps the template generation on a write of a DaemonSet's status."""
     count = (old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION) or "0"
     _count_templates(new, count)
 
 
 def _count_templates(obj: Object, count: str) -> None:
-    """In annotations of its own: a patch may leave those of the old object in it."""
+    """Replaces the annotations dict: after a patch it may be shared with the old object."""
     obj["metadata"]["annotations"] = {**(obj["metadata"].get("annotations") or {}), TEMPLATE_GENERATION: count}

@@ -94,7 +94,9 @@ def _fixed(spec: Object) -> Object:
 
 
 def _with_claims(spec: Object) -> Object:
-    """The template with a volume per claim template, which its containers may mount; pods get hostnames later."""
+    """Returns the spec with a volume per claim template, which containers may mount. The hostname fields are dropped:
+    pods get them later.
+    """
     template = spec["template"]
     claims = [(claim.get("metadata") or {}).get("name", "") for claim in spec.get("volumeClaimTemplates") or ()]
     made = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims]
@@ -132,7 +134,7 @@ def validate_controller_revision(obj: Object, old: Object | None) -> list[Cause]
 
 
 def _selected_template(spec: Object, kind: str, in_kind: str) -> list[Cause]:
-    """The selector, the template, and that they belong together."""
+    """Validates the selector, the template, and that they match."""
     selector, path = spec.get("selector"), "spec.selector"
     causes: list[Cause] = []
     if selector is None:
@@ -155,7 +157,7 @@ def _selected_template(spec: Object, kind: str, in_kind: str) -> list[Cause]:
 
 
 def _daemon_template(spec: Object) -> list[Cause]:
-    """The same of a DaemonSet, which looks at its template even where the selector is none."""
+    """Validates selector and template of a DaemonSet. The template is validated even without a selector."""
     selector, path, template = spec.get("selector"), "spec.selector", spec["template"]
     labels = (template.get("metadata") or {}).get("labels") or {}
     causes = label_selector(selector, path)
@@ -168,7 +170,7 @@ def _daemon_template(spec: Object) -> list[Cause]:
 
 
 def _lasting_pod(pod: Object, in_kind: str) -> list[Cause]:
-    """Pods that are started again whenever they end."""
+    """Validates that pods are always restarted."""
     causes: list[Cause] = []
     if pod.get("restartPolicy") != "Always":
         causes.append(not_supported("spec.template.spec.restartPolicy", pod.get("restartPolicy"), ("Always",)))
@@ -236,7 +238,7 @@ def _daemon_strategy(strategy: Object, path: str) -> list[Cause]:
 
 
 def _status(obj: Object, old: Object | None, counts: tuple[str, ...], ready: str, *more: str) -> list[Cause]:
-    """Counts of pods: never negative, none above `replicas`, no more available than ready."""
+    """Validates the pod counts: none is negative, none exceeds `replicas`, and available does not exceed ready."""
     if unchanged(obj, old, "status"):
         return []
     status = obj.get("status") or {}

@@ -1,7 +1,7 @@
-"""HorizontalPodAutoscaler: stored as autoscaling/v2, served as v1 too. Defaults and the two forms. Pure.
+"""HorizontalPodAutoscaler: stored as autoscaling/v2, also served as v1. Defaults and conversion. Pure.
 
-What v1 has no field for travels in annotations of its form, as upstream's does, so that nothing is lost when
-somebody writes back what they read.
+v2 fields that v1 lacks are kept in annotations of the v1 form, as upstream does, so nothing is lost when a v1 client
+writes back what it read.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def default_v1(obj: Object) -> None:
 
 
 def keep_v1_status(new: Object, old: Object) -> None:
-    """The parts of the status that v1 shows as annotations are not the client's to drop."""
+    """Restores the v1 annotations that carry status: a client may not drop them."""
     before = old["metadata"].get("annotations") or {}
     annotations = dict(new["metadata"].get("annotations") or {})
     for key in (CURRENT, CONDITIONS):
@@ -123,7 +123,7 @@ def _annotated(metadata: Object, carried: dict[str, str]) -> Object:
 
 
 def _read(annotations: dict[str, str], key: str, kind: type) -> Any:
-    """What an annotation holds; one that somebody broke holds nothing."""
+    """Returns the value of an annotation. A malformed annotation counts as empty."""
     try:
         found = json.loads(annotations.get(key, "null"))
     except ValueError:
@@ -145,7 +145,7 @@ def _cpu_utilization(metric: Object) -> int | None:
 
 
 def _recased(value: Any, case: Any) -> Any:
-    """The behavior's annotation has Go's field names, for historical reasons."""
+    """Changes the case of keys. The behavior annotation has Go's field names, for historical reasons."""
     if isinstance(value, dict):
         return {case(key): _recased(each, case) for key, each in value.items() if each is not None}
     return [_recased(each, case) for each in value] if isinstance(value, list) else value

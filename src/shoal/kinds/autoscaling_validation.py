@@ -1,4 +1,4 @@
-"""HorizontalPodAutoscaler of autoscaling/v2: validation in upstream's words; v1 is checked as v2. Pure."""
+"""Validation of HorizontalPodAutoscaler (autoscaling/v2) in upstream's words. v1 is converted to v2 first. Pure."""
 
 from __future__ import annotations
 

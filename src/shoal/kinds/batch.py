@@ -1,4 +1,4 @@
-"""Job and CronJob of batch/v1: defaults, and the selector a job is given when it is made. Pure."""
+"""Job and CronJob of batch/v1: defaults, and the selector the server generates for a Job. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def default_job(obj: Object) -> None:
     )
     labels = (spec["template"].get("metadata") or {}).get("labels")
     if labels and not obj["metadata"].get("labels"):
-        # The same labels, not a copy: what `create_job` adds to the one is there in the other.
+        # The same dict, not a copy: labels that `prepare_job_create` adds appear in both places.
         obj["metadata"]["labels"] = labels
     section(obj, "status")
 
@@ -52,7 +52,7 @@ def _default_job_spec(spec: Object) -> None:
 
 
 def create_job(obj: Object) -> None:
-    """Unless the user wants to choose, a job's pods carry its uid, and it selects them by that."""
+    """Adds the Job's uid to the pod labels and selects by it, unless `manualSelector` is set."""
     spec, metadata = obj["spec"], obj["metadata"]
     if spec["manualSelector"]:
         return
@@ -68,12 +68,12 @@ def create_job(obj: Object) -> None:
 
 
 def complete_job(obj: Object) -> None:
-    """A job that has no labels after all has those of its pods: they are not checked twice."""
+    """Copies the pod labels to a Job that still has no labels. They are not validated twice."""
     metadata, labels = obj["metadata"], (obj["spec"]["template"].get("metadata") or {}).get("labels")
     if labels and not metadata.get("labels"):
         metadata["labels"] = dict(labels)
 
 
 def job_field(obj: Object, path: str) -> str:
-    """The one field of a job that can be selected by, `status.successful`, has another name in its status."""
+    """Returns `status.successful`, the only selectable field of a Job. It is `succeeded` in the status."""
     return str((obj.get("status") or {}).get("succeeded") or 0)

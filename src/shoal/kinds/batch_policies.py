@@ -45,7 +45,7 @@ def _rule(spec: Object, rule: Object, path: str, containers: set[object]) -> lis
 
 
 def _bare(path: str, detail: str) -> Cause:
-    """An invalid value that is too large to show."""
+    """Returns an invalid value cause without the value, which is too large to print."""
     return Cause("FieldValueInvalid", f"{path}: Invalid value: {detail}", path)
 
 
@@ -110,7 +110,7 @@ def _success_rule(rule: Object, path: str, completions: int) -> list[Cause]:
 
 
 def count_indexes(text: str, completions: int) -> int:
-    """How many indexes a text as `1,3-5` names; a ValueError says what is wrong with it."""
+    """Returns how many indexes a text such as `1,3-5` names. Raises ValueError with upstream's message."""
     total, last = 0, -1
     for interval in text.split(",") if text else ():
         low, high = _interval(interval, completions)

@@ -1,4 +1,4 @@
-"""A Job's status: what a controller may not write. Upstream's words; pure."""
+"""Validation of a Job's status, in upstream's words. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Job and CronJob of batch/v1: validation in upstream's words. Pure.
 
-A job's failure and success policies are in `batch_policies`, its status in `batch_status`.
+A Job's failure and success policies are in `job_policies`, its status is in `job_status`.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _generated_selector(spec: Object, metadata: Object) -> list[Cause]:
         if not from_label_selector(selector).matches(expected):
             causes.append(invalid_value("spec.selector", selector, "`selector` not auto-generated"))
     except BadRequest:
-        pass  # what is wrong with the selector itself is told by its own check
+        pass  # label selector validation reports an invalid selector
     return causes
 
 
@@ -170,14 +170,16 @@ def _template_changes(spec: Object, old: Object) -> list[Cause]:
 
 
 def _stands_still(job: Object) -> bool:
-    """Suspended, and no pod is left of the time before."""
+    """Reports whether the Job is suspended and no pod of an earlier run is left."""
     status = job.get("status") or {}
     began = bool(status.get("startTime")) and not condition_is(job, "Suspended")
     return bool(job["spec"].get("suspend")) and not began and not status.get("active")
 
 
 def _fixed(pod: Object) -> Object:
-    """Where pods of a suspended job go, and what they are given, is still open."""
+    """Returns the pod fields that may not change. Scheduling fields and resources of a suspended Job's pods may still
+    change.
+    """
     fixed = {key: value for key, value in pod.items() if key not in _SCHEDULING}
     affinity = {k: v for k, v in (fixed.pop("affinity", None) or {}).items() if k != "nodeAffinity"}
     for field in ("containers", "initContainers"):

@@ -1,6 +1,6 @@
-"""The built-in resources of upstream Kubernetes, and the profiles that serve them. Generated data, read lazily.
+"""The catalogue of upstream's built-in resources, and the profiles that serve them. Generated data, read lazily.
 
-What is returned is shared by every caller: nothing of it may be edited.
+Returned objects are shared by all callers and must not be modified.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Subresource:
     group: str
     version: str
     kind: str
-    """Group, version and kind of what it takes and gives: `policy/v1 Eviction` for pods/eviction."""
+    """Group, version and kind of the request and response body: `policy/v1 Eviction` for pods/eviction."""
     verbs: tuple[str, ...]
 
 
@@ -36,13 +36,13 @@ class Builtin:
     categories: tuple[str, ...] = ()
     subresources: tuple[Subresource, ...] = ()
     storage_version_hash: str = ""
-    """As discovery shows it; empty for what is not stored (reviews, bindings)."""
+    """The discovery value. Empty for resources that are not stored (reviews, bindings)."""
     selectable: tuple[str, ...] = ()
     """Field selectors besides metadata.name and metadata.namespace."""
     name_rule: str = "dns-subdomain"
     """dns-subdomain, dns-label, path-segment, config-map-key, ip, cluster-trust-bundle or storage-version."""
     deprecated: str = ""
-    """The warning to send with every answer, or empty."""
+    """The Warning header of every response, or empty."""
 
     @property
     def api_version(self) -> str:
@@ -67,17 +67,17 @@ _HUB = {
 
 
 def builtin(group: str, version: str, plural: str) -> Builtin:
-    """KeyError if upstream has no such resource."""
+    """Raises KeyError if upstream has no such resource."""
     return _table()[group, version, plural]
 
 
 def builtins() -> list[Builtin]:
-    """All of them, alpha and beta included, in the order discovery lists groups, versions and resources."""
+    """Returns all resources, alpha and beta included, in discovery order of groups, versions and resources."""
     return list(_table().values())
 
 
 def profile(name: str) -> list[Builtin]:
-    """What a logical cluster of a profile serves: `hub` the basic kinds, `cluster` everything stable."""
+    """Returns the resources a logical cluster of a profile serves: `hub` the basic kinds, `cluster` all stable ones."""
     if name == "hub":
         return [b for b in _table().values() if b.plural in _HUB.get(b.api_version, ())]
     if name == "cluster":
@@ -87,7 +87,7 @@ def profile(name: str) -> list[Builtin]:
 
 @cache
 def default_rbac() -> dict[str, list[dict[str, Any]]]:
-    """The roles and bindings every cluster starts with, by plural. Aggregated roles come without rules."""
+    """Returns the default roles and bindings of every cluster by plural. Aggregated roles have no rules."""
     found: dict[str, list[dict[str, Any]]] = {}
     for item in _load("rbac.json"):
         found.setdefault(item["kind"].lower() + "s", []).append(item)

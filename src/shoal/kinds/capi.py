@@ -25,7 +25,7 @@ MACHINE_SET_FINALIZER = "cluster.x-k8s.io/machineset"
 MACHINE_DEPLOYMENT_FINALIZER = "cluster.x-k8s.io/machinedeployment"
 
 CLUSTER_NAME = "cluster.x-k8s.io/cluster-name"
-"""Label of everything that belongs to a Cluster; on Nodes an annotation."""
+"""Label of every object that belongs to a Cluster. On Nodes it is an annotation."""
 CONTROL_PLANE = "cluster.x-k8s.io/control-plane"
 DEPLOYMENT_NAME = "cluster.x-k8s.io/deployment-name"
 SET_NAME = "cluster.x-k8s.io/set-name"
@@ -39,10 +39,10 @@ REMEDIATE_MACHINE = "cluster.x-k8s.io/remediate-machine"
 EXCLUDE_NODE_DRAINING = "machine.cluster.x-k8s.io/exclude-node-draining"
 EXCLUDE_VOLUME_DETACH = "machine.cluster.x-k8s.io/exclude-wait-for-node-volume-detach"
 POD_DRAIN = "cluster.x-k8s.io/drain"
-"""Label of a Pod: `skip` leaves it on its Node, `wait-completed` waits for its end."""
+"""Label of a Pod: `skip` leaves it on its Node, `wait-completed` waits until it completes."""
 LABELS_FROM_SET = "shoal.dev/labels-from-machineset"
 ANNOTATIONS_FROM_SET = "shoal.dev/annotations-from-machineset"
-"""What a Machine has from the template of its MachineSet, so that it can be taken away again."""
+"""The keys a Machine got from the template of its MachineSet, so that they can be removed again."""
 DISABLE_MACHINE_CREATE = "cluster.x-k8s.io/disable-machine-create"
 CLONED_FROM_NAME = "cluster.x-k8s.io/cloned-from-name"
 CLONED_FROM_GROUP_KIND = "cluster.x-k8s.io/cloned-from-groupkind"
@@ -59,18 +59,18 @@ LABELS_FROM_MACHINE = "cluster.x-k8s.io/labels-from-machine"
 ANNOTATIONS_FROM_MACHINE = "cluster.x-k8s.io/annotations-from-machine"
 TAINTS_FROM_MACHINE = "cluster.x-k8s.io/taints-from-machine"
 INTERRUPTIBLE = "cluster.x-k8s.io/interruptible"
-"""Label of a Node whose machine may be taken away."""
+"""Label of a Node whose machine may be interrupted."""
 OUTDATED_TAINT = {"key": "node.cluster.x-k8s.io/outdated-revision", "effect": "PreferNoSchedule"}
 UNINITIALIZED_TAINT = {"key": "node.cluster.x-k8s.io/uninitialized", "effect": "NoSchedule"}
 
 CONTRACT = API_VERSION
-"""Label of the definition of a provider's kind: its versions that keep the contract, joined by `_`."""
+"""Label of the CRD of a provider's kind: its versions that implement the contract, joined by `_`."""
 
 KUBECONFIG_TYPE = "cluster.x-k8s.io/secret"
 KUBECONFIG_KEY = "value"
 
 TEMPLATE = "Template"
-"""What a template's kind ends with."""
+"""The suffix of a template's kind."""
 
 _NODE_ANNOTATION_DOMAIN = "node.cluster.x-k8s.io"
 _NODE_LABEL_DOMAINS = ("node-restriction.kubernetes.io", "node.cluster.x-k8s.io")
@@ -78,7 +78,7 @@ _NODE_ROLE = "node-role.kubernetes.io"
 
 
 def refuse_machine_pool(obj: Object, old: Object | None) -> list[Cause]:
-    """The kind is served so that tools that list it find none."""
+    """Rejects every MachinePool. The kind is served so that tools that list it find none."""
     return [
         invalid_value("", obj["metadata"].get("name", ""), "MachinePools are not supported: use a MachineDeployment")
     ]
@@ -101,17 +101,17 @@ def is_deleting(obj: Mapping[str, Any]) -> bool:
 
 
 def cluster_name(obj: Mapping[str, Any]) -> str:
-    """Of whatever names its Cluster: Machine, MachineSet, MachineDeployment, MachineHealthCheck."""
+    """Returns `spec.clusterName` of a Machine, MachineSet, MachineDeployment or MachineHealthCheck."""
     return str((obj.get("spec") or {}).get("clusterName", ""))
 
 
 def is_paused(cluster: Mapping[str, Any] | None, obj: Mapping[str, Any]) -> bool:
-    """By the Cluster's spec, or by the annotation on the object itself."""
+    """Reports whether the Cluster's spec or the annotation on the object pauses reconciliation."""
     return PAUSED in annotations_of(obj) or bool(cluster is not None and (cluster.get("spec") or {}).get("paused"))
 
 
 def initialization(obj: Mapping[str, Any] | None, field: str) -> bool:
-    """A fact of `status.initialization`."""
+    """Returns a boolean field of `status.initialization`."""
     return bool((((obj or {}).get("status") or {}).get("initialization") or {}).get(field))
 
 
@@ -128,7 +128,7 @@ def owners(obj: Mapping[str, Any], kind: str = "") -> Iterable[Mapping[str, Any]
 
 
 def owner_of(obj: Mapping[str, Any], kind: str) -> str:
-    """The name of the owner of one of Cluster API's own kinds, or nothing."""
+    """Returns the name of the owner of a Cluster API kind, or an empty string."""
     return next((str(reference["name"]) for reference in owners(obj, kind)), "")
 
 
@@ -137,7 +137,7 @@ def controller_uid(obj: Mapping[str, Any]) -> str:
 
 
 def endpoint_of(obj: Mapping[str, Any] | None) -> Object | None:
-    """`spec.controlPlaneEndpoint`, once it is whole."""
+    """Returns `spec.controlPlaneEndpoint` when host and port are set."""
     endpoint = ((obj or {}).get("spec") or {}).get("controlPlaneEndpoint") or {}
     return (
         {"host": endpoint["host"], "port": endpoint["port"]} if endpoint.get("host") and endpoint.get("port") else None
@@ -145,7 +145,7 @@ def endpoint_of(obj: Mapping[str, Any] | None) -> Object | None:
 
 
 def node_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """Those labels of a Machine that its Node gets too."""
+    """Returns the labels of a Machine that its Node also gets."""
     return {key: value for key, value in labels.items() if _is_for_nodes(key)}
 
 
@@ -159,7 +159,7 @@ def _is_below(key: str, domain: str) -> bool:
 
 
 def node_annotations(machine: Mapping[str, Any]) -> dict[str, str]:
-    """What a Node says about its Machine, and what it has from it: by that it is known what to take away later."""
+    """Returns the annotations a Node gets from its Machine, and those that record what to remove later."""
     metadata = machine["metadata"]
     own = {key: value for key, value in annotations_of(machine).items() if _is_below(key, _NODE_ANNOTATION_DOMAIN)}
     found = own | {
@@ -178,7 +178,7 @@ def node_annotations(machine: Mapping[str, Any]) -> dict[str, str]:
 
 
 def kept_taints(machine: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Those that its Node always has; others it only starts with."""
+    """Returns the taints with propagation Always. The others are set only when the Node starts."""
     return [taint for taint in machine["spec"].get("taints") or () if taint.get("propagation") == "Always"]
 
 
@@ -187,7 +187,7 @@ def taint_name(taint: Mapping[str, Any]) -> str:
 
 
 def kubeconfig(name: str, server: str, authority: str, token: str) -> str:
-    """The text of a kubeconfig; `authority` is base64 already. Nothing in it needs quoting."""
+    """Returns the text of a kubeconfig. `ca_data` is base64 already. No value needs quoting."""
     return f"""apiVersion: v1
 kind: Config
 clusters:

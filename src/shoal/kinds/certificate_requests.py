@@ -1,6 +1,6 @@
-"""What a PEM says: the request in a CertificateSigningRequest, the time of a certificate. Pure.
+"""Reads PEM data: the request in a CertificateSigningRequest, and the validity of a certificate. Pure.
 
-`cryptography` is imported at the first one: most servers never see any.
+`cryptography` is imported on first use: most servers never need it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _BLOCK = re.compile(rb"-----BEGIN (?P<type>[A-Z0-9 ]+)-----\r?\n(?P<body>.*?)---
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the request in a CSR asks to be certified."""
+    """Subject and subjectAltNames of the request in a CSR."""
 
     common_name: str
     organizations: tuple[str, ...]
@@ -25,7 +25,7 @@ class Asked:
 
 
 def read_request(pem: bytes) -> Asked:
-    """Raises ValueError when it is none."""
+    """Raises ValueError when the PEM is not a certificate request."""
     from cryptography import x509  # noqa: PLC0415
     from cryptography.x509.oid import NameOID  # noqa: PLC0415
 
@@ -51,7 +51,7 @@ def read_request(pem: bytes) -> Asked:
 
 
 def looked_at(request: object) -> tuple[str, list[str]]:
-    """Of `spec.request`: what is wrong with it, or nothing; and the organizations the certificate would be for."""
+    """Inspects `spec.request`: returns its error or an empty string, and the organizations of its subject."""
     from cryptography import x509  # noqa: PLC0415
     from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm  # noqa: PLC0415
     from cryptography.x509.oid import NameOID  # noqa: PLC0415
@@ -69,7 +69,7 @@ def looked_at(request: object) -> tuple[str, list[str]]:
 
 
 def certificate_problem(certificate: str) -> str:
-    """Of `status.certificate`: what is wrong with it, or nothing."""
+    """Returns the error of `status.certificate`, or an empty string."""
     from cryptography import x509  # noqa: PLC0415
 
     blocks = list(_BLOCK.finditer(b64decode(certificate)))
@@ -86,13 +86,13 @@ def certificate_problem(certificate: str) -> str:
 
 
 def not_after(pem: bytes) -> float | None:
-    """None when it cannot be read."""
+    """Returns None when the certificate cannot be read."""
     found = validity(pem)
     return found[1] if found is not None else None
 
 
 def validity(pem: bytes) -> tuple[float, float] | None:
-    """From when to when a certificate is good, in seconds since the epoch; None when it cannot be read."""
+    """Returns notBefore and notAfter in seconds since the epoch, or None when the certificate cannot be read."""
     from cryptography import x509  # noqa: PLC0415
 
     try:

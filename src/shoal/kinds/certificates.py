@@ -1,4 +1,4 @@
-"""CertificateSigningRequest of certificates.k8s.io/v1: what of it may be written by whom, and validation. Pure."""
+"""CertificateSigningRequest of certificates.k8s.io/v1: strategy functions and validation. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RESETS: dict[str, Object] = {
     "status": {"f:spec": {}, "f:status": {"f:conditions": {}}},
     "approval": {"f:spec": {}, "f:status": {"f:certificate": {}}},
 }
-"""What nobody owns by a write to the request, its status or its approval."""
+"""Fields that a write of the request, its status or its approval does not own."""
 _DECISIONS = ("Approved", "Denied")
 _ONLY_TRUE = (*_DECISIONS, "Failed")
 _EXCLUSIVE = "Approved and Denied conditions are mutually exclusive"
@@ -34,7 +34,7 @@ def default_request(obj: Object) -> None:
 
 
 def keep_request(new: Object, old: Object) -> None:
-    """A request is what was asked, by whom: it never changes."""
+    """Keeps spec and status: a request never changes after creation."""
     new["spec"], new["status"] = old["spec"], old.get("status") or {}
 
 
@@ -56,7 +56,7 @@ def validate_request(obj: Object, old: Object | None) -> list[Cause]:
 
 
 def validate_decisions(obj: Object, old: Object) -> list[Cause]:
-    """Of a write to /status: approving is for /approval, and a certificate is given once."""
+    """Validates a write of /status: approval conditions are set through /approval, and a certificate is issued once."""
     causes = []
     for kind in _DECISIONS:
         new, before = _of(obj, kind), _of(old, kind)
@@ -130,7 +130,7 @@ def _conditions(conditions: list[Object]) -> list[Cause]:
 
 
 def stamp_conditions(obj: Object, old: Object, now: str) -> None:
-    """Fills in when a condition was set and last changed, where the client did not say."""
+    """Sets lastUpdateTime and lastTransitionTime of conditions where the client did not."""
     before = (old.get("status") or {}).get("conditions") or ()
     for condition in (obj.get("status") or {}).get("conditions") or ():
         if not condition.get("lastUpdateTime"):

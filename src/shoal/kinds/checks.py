@@ -1,6 +1,6 @@
-"""The steps that defaulting and validation of most built-in kinds are made of, in upstream's words. Pure.
+"""Defaulting and validation helpers of most built-in kinds, in upstream's words. Pure.
 
-A check answers the causes it found; `fill` and `section` change the object they are given.
+A validation function returns the causes it found. `set_defaults` and `ensure_map` change the object they are given.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _has_letter = re.compile("[a-z]").search
 
 
 def fill(obj: Object, **defaults: object) -> None:
-    """Sets what is absent or null."""
+    """Sets fields that are absent or null."""
     for field, value in defaults.items():
         if obj.get(field) is None:
             obj[field] = value
 
 
 def section(obj: Object, field: str) -> Object:
-    """An object within the object, made when it is absent, as a Go struct always is there."""
+    """Returns a nested object and creates it when absent, like a Go struct that is always present."""
     found = obj.get(field)
     if not isinstance(found, dict):
         found = obj[field] = {}
@@ -52,7 +52,7 @@ def section(obj: Object, field: str) -> Object:
 
 
 def pair(obj: Object, one: str, many: str) -> None:
-    """Two names of one thing, which was one and became many: the one is the first of the many, and counts."""
+    """Keeps a singular field and its later plural equal: the singular one is the first of the list, and wins."""
     single, several = obj.get(one), obj.get(many)
     if single and (not several or several[0] != single):
         obj[many] = [single]
@@ -61,12 +61,12 @@ def pair(obj: Object, one: str, many: str) -> None:
 
 
 def zero_status(obj: Object, **zeroes: object) -> None:
-    """What Go always writes of a status, even when nobody set it."""
+    """Sets status fields that Go always writes, even when unset."""
     fill(section(obj, "status"), **zeroes)
 
 
 def unchanged(obj: Object, old: Object | None, field: str = "spec") -> bool:
-    """Whether a part was checked when it was written and needs no second look: most writes are of a status."""
+    """Reports whether a part is unchanged and needs no second validation. Most writes change only the status."""
     return old is not None and obj.get(field) == old.get(field)
 
 
@@ -85,7 +85,7 @@ def not_negative(obj: Mapping[str, Any], path: str, *fields: str) -> list[Cause]
 def immutable(
     new: Mapping[str, Any], old: Mapping[str, Any], path: str, *fields: str, absent: object = None
 ) -> list[Cause]:
-    """`absent` is how a field that is not there is shown: a Go string is empty, not null."""
+    """`absent` is how a missing field is printed: a Go string is empty, not null."""
     return [
         invalid_value(f"{path}.{field}" if path else field, new.get(field, absent), IMMUTABLE)
         for field in fields
@@ -94,7 +94,7 @@ def immutable(
 
 
 def one_of(value: object, path: str, *choices: str) -> list[Cause]:
-    """Absent is fine: what must be there is asked for elsewhere."""
+    """None is accepted: required fields are checked elsewhere."""
     return [] if value is None or value in choices else [not_supported(path, value, choices)]
 
 
@@ -132,7 +132,9 @@ def is_empty_selector(selector: Mapping[str, Any]) -> bool:
 
 
 def shown_selector(selector: Mapping[str, Any] | None) -> Object | None:
-    """A label selector as Go prints it: its fields in their order, labels sorted, key and operator always there."""
+    """Returns a label selector as Go prints it: fields in their order, labels sorted, key and operator always
+    present.
+    """
     if selector is None:
         return None
     shown: Object = {}
@@ -148,31 +150,31 @@ def shown_selector(selector: Mapping[str, Any] | None) -> Object | None:
 
 
 def fixed_selector(new: Mapping[str, Any], old: Mapping[str, Any], path: str) -> list[Cause]:
-    """Of two specs."""
+    """Compares the selectors of two specs."""
     if (new.get("selector") or None) == (old.get("selector") or None):
         return []
     return [invalid_value(f"{path}.selector", shown_selector(new.get("selector")), IMMUTABLE)]
 
 
 def in_key_order(value: Any) -> Any:
-    """As Go writes what it has read without a type."""
+    """Sorts keys recursively, as Go writes untyped values."""
     if isinstance(value, dict):
         return {key: in_key_order(value[key]) for key in sorted(value)}
     return [in_key_order(each) for each in value] if isinstance(value, list) else value
 
 
 def sorted_labels(labels: Mapping[str, str] | None) -> dict[str, str] | None:
-    """Labels as Go prints a map: in order of their keys, and null when there are none."""
+    """Returns labels as Go prints a map: sorted by key, and null when empty."""
     return dict(sorted(labels.items())) if labels else None
 
 
 def percent(value: object) -> int | None:
-    """The number of a `25%`; None for anything else."""
+    """Returns the number of a percentage such as `25%`; None for anything else."""
     return int(value[:-1]) if isinstance(value, str) and _match_percent(value) else None
 
 
 def amount(value: object) -> int:
-    """The number in an int-or-percent, of either form."""
+    """Returns the number of an int-or-percent, in either form."""
     found = percent(value)
     return found if found is not None else value if isinstance(value, int) else 0
 
@@ -207,7 +209,7 @@ def is_port_name(value: str) -> list[str]:
 
 
 def is_host(value: str) -> list[str]:
-    """A DNS name, its first label possibly `*`."""
+    """Accepts a DNS-1123 subdomain whose first label may be `*`."""
     if "*" not in value:
         return is_dns1123_subdomain(value)
     return [] if _match_wildcard(value) else [_WILDCARD_SAID]

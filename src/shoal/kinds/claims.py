@@ -1,4 +1,4 @@
-"""PersistentVolumeClaims and the templates of some: defaults, validation and warnings in upstream's words. Pure."""
+"""PersistentVolumeClaims and their templates: defaults, validation and warnings in upstream's words. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def default_claim(obj: Object) -> None:
 
 
 def _same_source(spec: Object, old: Object) -> None:
-    """`dataSource` and `dataSourceRef` say the same. What only `dataSourceRef` may name, or nothing, is dropped."""
+    """Keeps `dataSource` and `dataSourceRef` equal. A dataSource of a kind that only dataSourceRef may name is
+    dropped.
+    """
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
     if reference and reference.get("namespace") and not old.get("dataSourceRef"):
         del spec["dataSourceRef"]
@@ -45,7 +47,7 @@ def _same_source(spec: Object, old: Object) -> None:
 
 
 def grows(new: Object, old: Object) -> bool:
-    """Whether a bound claim asks for more; of one that is not, its size stays as it is."""
+    """Reports whether a bound claim requests more storage. The size of an unbound claim cannot change."""
     if (old.get("status") or {}).get("phase") != "Bound":
         return False
     return amount(requested_storage(new)) > amount(requested_storage(old))
@@ -73,7 +75,7 @@ def validate_claim(obj: Object, old: Object | None) -> list[Cause]:
 
 
 def validate_claim_spec(spec: Object, path: str) -> list[Cause]:
-    """Of a claim, and of a template that makes claims."""
+    """Validates the spec of a claim or of a claim template."""
     modes = spec.get("accessModes") or []
     causes = [] if modes else [required(f"{path}.accessModes", "at least 1 access mode is required")]
     causes += label_selector(spec.get("selector"), f"{path}.selector")
@@ -116,12 +118,12 @@ def _sources_match(spec: Object, path: str) -> list[Cause]:
         why = "must match dataSourceRef"
     else:
         return []
-    # Upstream shows its own path, a value without fields that can be seen.
+    # Upstream prints its field path as the value, which has no visible fields.
     return [invalid_value(path, {}, why)]
 
 
 def _kept_annotation(obj: Object, old: Object) -> list[Cause]:
-    """The class by an annotation stays, unless the field takes its place."""
+    """Checks that the storage class annotation is unchanged, unless the field replaces it."""
     new, before = ((each["metadata"].get("annotations") or {}).get(CLASS_ANNOTATION) for each in (obj, old))
     if before is not None and new is None and before == obj["spec"].get("storageClassName"):
         return []
@@ -182,7 +184,7 @@ def _claim_update(obj: Object, old: Object) -> list[Cause]:
         if amount(new_size) <= amount(reached):
             why = "field can not be less than status.capacity"
             causes.append(forbidden_field("spec.resources.requests.storage", why))
-    # Upstream's path leaves the spec out.
+    # Upstream's path omits `spec`.
     causes += immutable(new_spec, old_spec, "", "volumeMode")
     name = (obj.get("spec") or {}).get("volumeAttributesClassName")
     if not name and (old.get("status") or {}).get("currentVolumeAttributesClassName") is not None:

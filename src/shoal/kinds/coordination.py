@@ -6,7 +6,7 @@ from shoal.kinds.checks import Object, section
 from shoal.objects.errors import Cause, invalid_value
 
 _ELECTION = ("strategy", "preferredHolder")
-"""Of elections among several candidates, which upstream has behind a feature gate that is off."""
+"""Fields of coordinated leader election, which upstream has behind a feature gate that is off."""
 
 
 def default_lease(obj: Object) -> None:

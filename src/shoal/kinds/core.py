@@ -44,11 +44,11 @@ def validate_config_map(obj: Object, old: Object | None) -> list[Cause]:
 
 
 def default_secret(obj: Object) -> None:
-    """`stringData` is for writing only: it becomes data."""
+    """Moves `stringData`, which is write-only, into data."""
     obj.setdefault("type", "Opaque")
     plain = obj.pop("stringData", None)
     if isinstance(plain, dict) and plain:
-        # A patched object shares its data with the one before it, which has to stay as it was.
+        # A patched object shares `data` with the old object, which must not change.
         encoded = {key: base64.b64encode(str(value).encode()).decode() for key, value in plain.items()}
         obj["data"] = {**(obj.get("data") or {}), **encoded}
 
@@ -109,10 +109,10 @@ def _immutable(obj: Object, old: Object | None, fields: tuple[str, ...]) -> list
 
 
 def default_namespace(obj: Object) -> None:
-    """Every namespace carries its name as a label, so that selectors can name it."""
+    """Labels every namespace with its name, so that selectors can select it."""
     metadata = obj["metadata"]
     name = metadata.get("name")
-    # A name the server made up of a bad beginning is told once, not for the label too.
+    # An invalid generated name is reported once, not for the label again.
     if name and not (metadata.get("generateName") and is_dns1123_label(name)):
         labels = metadata.get("labels")
         if not isinstance(labels, dict):
@@ -130,7 +130,7 @@ def create_namespace(obj: Object) -> None:
 
 
 def keep_namespace_spec(new: Object, old: Object) -> None:
-    """What has to happen before a namespace goes is changed by /finalize alone."""
+    """Keeps the spec: only /finalize changes the finalizers of a namespace."""
     if "spec" in old:
         new["spec"] = old["spec"]
     else:

@@ -1,6 +1,6 @@
-"""Cron schedules, five fields or `@daily`, as upstream's parser reads them. Pure; knows no time zones.
+"""Parses cron schedules, five fields or `@daily`, as upstream's parser does. Pure; knows no time zones.
 
-parse("*/15 0-6 * * mon")
+parse_schedule("*/15 0-6 * * mon")
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _whole_duration = re.compile(r"(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|ms|s|m|h))
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Which minutes it fires at; or, of an `@every`, the seconds between."""
+    """The minutes at which it fires or, for `@every`, the seconds between."""
 
     minutes: frozenset[int] = frozenset()
     hours: frozenset[int] = frozenset()
@@ -45,14 +45,14 @@ class Schedule:
     weekdays: frozenset[int] = frozenset()
     """0 is Sunday."""
     any_day: bool = False
-    """`*` as day of the month: then the weekday decides alone."""
+    """`*` as day of the month: then only the weekday decides."""
     any_weekday: bool = False
     every: float = 0.0
 
 
 @lru_cache(maxsize=1024)
 def parse(text: str) -> Schedule:
-    """A ValueError says, in upstream's words, what is wrong."""
+    """Raises ValueError with upstream's message."""
     spec = _without_zone(text)
     if spec.startswith("@"):
         return _descriptor(spec)
@@ -80,7 +80,7 @@ def _descriptor(spec: str) -> Schedule:
         text = spec.removeprefix("@every ")
         if not _whole_duration(text):
             raise ValueError(f'failed to parse duration {spec}: time: invalid duration "{text}"')
-        # Rounded down to seconds, and never more often than one.
+        # Rounded down to seconds, at least one.
         return Schedule(every=max(1.0, float(int(sum(float(n) * _UNITS[unit] for n, unit in _duration(text))))))
     raise ValueError(f"unrecognized descriptor: {spec}")
 

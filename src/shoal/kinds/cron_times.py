@@ -1,7 +1,6 @@
-"""When a cron schedule fires next, in a time zone. Pure.
+"""Computes the next fire time of a cron schedule in a time zone. Pure.
 
-Where clocks are put forward, times that do not exist are left out; where they are put back, times that come twice
-fire twice.
+Times skipped by a forward clock change are left out. Times repeated by a backward clock change fire twice.
 """
 
 from __future__ import annotations
@@ -11,11 +10,11 @@ from datetime import date, datetime, timedelta, tzinfo
 from shoal.kinds.cron import Schedule
 
 LONGEST_YEARS = 5
-"""A time further away does not come: the 31st of February."""
+"""A schedule without a time within this span never fires: the 31st of February."""
 
 
 def next_time(schedule: Schedule, after: float, zone: tzinfo) -> float | None:
-    """The first time that is later; None: there is none."""
+    """Returns the first fire time after `after`; None: there is none."""
     if schedule.every:
         return int(after) + schedule.every
     start = int(after) + 1

@@ -1,7 +1,7 @@
 """The OpenAPI v3 schemas of the built-in kinds, as upstream publishes them, read one definition at a time.
 
-There is a file per package with one definition per line, so that asking for a ConfigMap parses a ConfigMap
-only. What is returned is shared by every caller: nothing of it may be edited.
+There is one file per package with one definition per line, so a request for ConfigMap parses only ConfigMap. Returned
+objects are shared by all callers and must not be modified.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ import orjson
 
 _REF = "#/components/schemas/"
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
-# Every group has these, so upstream lists them under each.
+# Upstream lists these kinds under every group.
 _EVERYWHERE = frozenset(("DeleteOptions", "WatchEvent"))
 
 
 @cache
 def definition(name: str) -> dict[str, Any]:
-    """The schema of e.g. `io.k8s.api.core.v1.ConfigMap`, with `$ref`s to others. KeyError if there is none."""
+    """Returns the schema of e.g. `io.k8s.api.core.v1.ConfigMap`, with `$ref`s to others. Raises KeyError if there is
+    none.
+    """
     package = _package(name.rpartition(".")[0])
     key = b'\n"%b":' % name.encode()
     start = package.find(key)
@@ -32,14 +34,14 @@ def definition(name: str) -> dict[str, Any]:
 
 
 def definition_of(group: str, version: str, kind: str) -> str:
-    """The name of a kind's definition. KeyError if there is none."""
+    """Returns the name of a kind's schema. Raises KeyError if there is none."""
     if kind in _EVERYWHERE:
         return _META + kind
     return _index()[f"{group}/{version}/{kind}" if group else f"{version}/{kind}"]
 
 
 def closure(names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """The named definitions and all they refer to."""
+    """Returns the named schemas and all schemas they refer to."""
     found: dict[str, dict[str, Any]] = {}
     waiting = list(names)
     while waiting:
@@ -51,7 +53,7 @@ def closure(names: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def references(schema: Any) -> Iterator[str]:
-    """The definitions a schema refers to itself."""
+    """Yields the schemas a schema refers to directly."""
     if isinstance(schema, dict):
         for key, value in schema.items():
             if key == "$ref" and isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Deployments and their ReplicaSets: annotations between them, the hash of a template, bounds of a rollout. Pure."""
+"""Deployments and their ReplicaSets: shared annotations, template hash, rollout bounds. Pure."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ MAX_REPLICAS = "deployment.kubernetes.io/max-replicas"
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 TEMPLATE_HASH = "pod-template-hash"
 UNLIMITED = 2**31 - 1
-"""As a progress deadline or history limit: none."""
+"""Progress deadline or history limit that means none."""
 
 _SAFE = "bcdfghjklmnpqrstvwxz2456789"
-"""No vowels, and nothing that looks like another: no words come out."""
+"""Upstream's SafeEncodeString alphabet: no vowels and no look-alikes, so no words appear."""
 _LONGEST_NAME = 253
 
 
@@ -36,7 +36,7 @@ def is_rolling(deployment: Object) -> bool:
 
 
 def scaled(value: object, total: int, *, up: bool) -> int:
-    """An int-or-percent of a total, rounded up or down."""
+    """Returns an int-or-percent of a total, rounded up or down."""
     share = percent(value)
     if share is None:
         return value if isinstance(value, int) else 0
@@ -44,12 +44,12 @@ def scaled(value: object, total: int, *, up: bool) -> int:
 
 
 def max_surge(deployment: Object) -> int:
-    """How many pods there may be above the replicas."""
+    """Returns how many pods may exist above the replicas."""
     return _fenceposts(deployment)[0]
 
 
 def max_unavailable(deployment: Object) -> int:
-    """How many of the replicas may be missing."""
+    """Returns how many of the replicas may be unavailable."""
     return min(_fenceposts(deployment)[1], replicas_of(deployment))
 
 
@@ -59,12 +59,12 @@ def _fenceposts(deployment: Object) -> tuple[int, int]:
     bounds, replicas = deployment["spec"]["strategy"].get("rollingUpdate") or {}, replicas_of(deployment)
     surge = scaled(bounds.get("maxSurge"), replicas, up=True)
     unavailable = scaled(bounds.get("maxUnavailable"), replicas, up=False)
-    # Rounding must not leave a rollout without any way to go on.
+    # Rounding must not block a rollout.
     return surge, unavailable if surge or unavailable else 1
 
 
 def bare_template(template: Object) -> Object:
-    """A pod template without what its ReplicaSet adds to it."""
+    """Returns a pod template without the label its ReplicaSet adds."""
     given = template.get("metadata") or {}
     labels = {key: value for key, value in (given.get("labels") or {}).items() if key != TEMPLATE_HASH}
     metadata = {key: value for key, value in given.items() if value and key != "labels"}
@@ -72,7 +72,7 @@ def bare_template(template: Object) -> Object:
 
 
 def template_hash(template: Object, collisions: int | None) -> str:
-    """The same for equal templates, in letters and digits fit for names and labels."""
+    """Returns a hash that is equal for equal templates, in characters valid in names and labels."""
     text = json.dumps([bare_template(template), collisions], sort_keys=True, separators=(",", ":"))
     number = int.from_bytes(hashlib.blake2s(text.encode(), digest_size=4).digest(), "big")
     return safe_encoded(number)
@@ -83,12 +83,12 @@ def safe_encoded(number: int) -> str:
 
 
 def set_name(deployment: str, hashed: str) -> str:
-    """The name of the ReplicaSet for a template."""
+    """Returns the name of the ReplicaSet of a template."""
     return f"{deployment[: _LONGEST_NAME - 1 - len(hashed)]}-{hashed}"
 
 
 def revision_of(obj: Object) -> int:
-    """0: none, or none that is a number."""
+    """Returns 0 when the annotation is absent or not a number."""
     text = (obj["metadata"].get("annotations") or {}).get(REVISION, "")
     return int(text) if text.isdecimal() else 0
 
@@ -96,8 +96,9 @@ def revision_of(obj: Object) -> int:
 def with_condition(
     conditions: list[Object], kind: str, status: str, reason: str, message: str, now: str, *, refresh: bool = False
 ) -> list[Object]:
-    """A Deployment's condition knows its last update beside its last transition. One with the same status and reason
-    is left as it is, unless `refresh` asks for a new message and time of update."""
+    """Sets a Deployment condition, which has lastUpdateTime besides lastTransitionTime. A condition with the same
+    status and reason is unchanged, unless `refresh` requests a new message and update time.
+    """
     old = get_condition({"status": {"conditions": conditions}}, kind)
     if old is not None and old.get("status") == status and old.get("reason") == reason and not refresh:
         return conditions

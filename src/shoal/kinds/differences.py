@@ -1,4 +1,4 @@
-"""What changed between two specs, for messages that refuse a change. Pure."""
+"""Semantic comparison and diff of two specs, for messages that refuse an update. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _EMPTY: tuple[object, ...] = (None, "", [], {})
 
 
 def same(new: object, old: object) -> bool:
-    """Equal as Go sees it, where what is empty and what is absent are one."""
+    """Compares like Go's semantic equality: empty and absent values are equal."""
     if isinstance(new, dict) and isinstance(old, dict):
         return new == old or all(same(new.get(key), old.get(key)) for key in new.keys() | old.keys())
     if isinstance(new, list) and isinstance(old, list):
@@ -19,7 +19,7 @@ def same(new: object, old: object) -> bool:
 
 
 def difference(new: Any, old: Any, path: str = "") -> str:
-    """One line per changed field: `- ` what was, `+ ` what was asked for."""
+    """Returns one line per changed field: `- ` the old value, `+ ` the new one."""
     if isinstance(new, dict) and isinstance(old, dict):
         keys = sorted(new.keys() | old.keys())
         return "".join(difference(new.get(key), old.get(key), f"{path}.{key}" if path else key) for key in keys)

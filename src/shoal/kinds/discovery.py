@@ -24,7 +24,7 @@ def default_endpoint_slice(obj: Object) -> None:
 
 
 def count_labels(new: Object, old: Object) -> None:
-    """The labels say whose slice it is: they count as what it says."""
+    """Increments the generation when labels change: they say which Service owns the slice."""
     if (new["metadata"].get("labels") or {}) != (old["metadata"].get("labels") or {}):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 

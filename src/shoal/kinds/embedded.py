@@ -1,6 +1,6 @@
-"""The embedded provider (infrastructure.cluster.x-k8s.io): its names and the objects it makes. Pure.
+"""The embedded provider (infrastructure.cluster.x-k8s.io): names, and the objects it creates. Pure.
 
-An EmbeddedCluster becomes a LogicalCluster, an EmbeddedMachine a Node of it.
+An EmbeddedCluster becomes a LogicalCluster, an EmbeddedMachine a Node in it.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ CLUSTER_FINALIZER = "embeddedcluster.infrastructure.cluster.x-k8s.io"
 MACHINE_FINALIZER = "embeddedmachine.infrastructure.cluster.x-k8s.io"
 
 HOST_UID = "shoal.dev/embeddedcluster-uid"
-"""Annotation of a LogicalCluster: the EmbeddedCluster it was made for."""
+"""Annotation of a LogicalCluster: the uid of the EmbeddedCluster it belongs to."""
 SIMULATED = "shoal.dev/simulated"
-"""Label of a Node nobody runs containers on."""
+"""Label of a Node on which no containers run."""
 
 ADMIN_NAMESPACE = "kube-system"
 ADMIN = "shoal-admin"
 ADMIN_TOKEN = "shoal-admin-token"
 
 KUBELET_VERSION = KUBERNETES
-"""Of a machine nobody gave one: the version this server speaks."""
+"""The version of machines without one: the version this server serves."""
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def placement_labels(spec: Mapping[str, Any]) -> dict[str, str]:
-    """Labels every Node of such machines has, but for its own name."""
+    """Returns the labels that all Nodes of such machines share. The hostname is not among them."""
     return {**node_labels(spec), SIMULATED: "true", **(spec.get("labels") or {})}
 
 
 def hosted_name(namespace: str, name: str) -> str:
-    """The LogicalCluster of an EmbeddedCluster."""
+    """Returns the LogicalCluster name of an EmbeddedCluster."""
     return f"{namespace}.{name}"
 
 
 def hosted_owner(logical: str) -> tuple[str, str]:
-    """The way back; a namespace has no dots."""
+    """Returns namespace and name of the EmbeddedCluster. A namespace has no dots."""
     namespace, _, name = logical.partition(".")
     return namespace, name
 
@@ -59,12 +59,12 @@ def provider_id(namespace: str, name: str) -> str:
 
 
 def seconds(duration: str | None) -> float:
-    """Of a duration such as 1m30s; nothing is none."""
+    """Returns the seconds of a duration such as 1m30s; an empty one is 0."""
     return sum(float(number) * _SECONDS[unit] for number, unit in _DURATION.findall(duration or ""))
 
 
 def addresses(namespace: str, name: str) -> list[Object]:
-    """Nothing listens there; an address is expected of a Node, so it has one that stays the same."""
+    """Returns stable addresses of a Node. Nothing listens there; a Node is expected to have one."""
     number = 0
     for byte in f"{namespace}/{name}".encode():
         number = (number * 31 + byte) & 0x3FFFFF
@@ -97,7 +97,7 @@ def admin_binding() -> Object:
 
 
 def admin_token() -> Object:
-    """A Secret that is filled with a token of the account."""
+    """Returns a Secret that the token controller fills with a token of the ServiceAccount."""
     metadata = {**_admin_metadata(ADMIN_TOKEN), "annotations": {"kubernetes.io/service-account.name": ADMIN}}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "kubernetes.io/service-account-token"}
 
@@ -114,7 +114,7 @@ def node(
     annotations: Mapping[str, str],
     taints: Sequence[Mapping[str, str]],
 ) -> Object:
-    """The Node of an EmbeddedMachine, before anybody animates it."""
+    """Returns the Node of an EmbeddedMachine as the provider creates it, before the simulated kubelet updates it."""
     metadata, spec = machine["metadata"], machine.get("spec") or {}
     namespace, name = metadata["namespace"], metadata["name"]
     capacity = {key: str(value) for key, value in {**DEFAULT.capacity, **(spec.get("capacity") or {})}.items()}

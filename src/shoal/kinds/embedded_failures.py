@@ -1,10 +1,10 @@
-"""Failures that embedded machines are asked for (`spec.failure`), to try out what watches over machines. Pure.
+"""Failure injection for EmbeddedMachines (`spec.failure`), to test what handles failing machines. Pure.
 
-| kind | what happens |
-|---|---|
-| Create | the machine is never bought: no provider id, no Node |
-| Start | it is bought, and its Node never comes |
-| Crash | its Node is there, and from then on nothing is heard of it |
+Create: the machine is never created, it has no provider id and no Node.
+
+Start: the machine is created, but its Node never appears.
+
+Crash: the Node appears, and then becomes NotReady for good.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Failure(NamedTuple):
     reason: str
     message: str
     left: float
-    """Seconds until it happens; not above 0: it has."""
+    """Seconds until the failure; 0 or less: it has happened."""
 
 
 def failure_of(machine: Mapping[str, Any], now: float) -> Failure | None:
-    """Of an EmbeddedMachine. Its uid is the die: it falls the same way each time."""
+    """Returns the failure of an EmbeddedMachine. Its uid decides about `percent`, so the result is always the same."""
     asked = (machine.get("spec") or {}).get("failure")
     if not asked:
         return None

@@ -17,7 +17,7 @@ MANAGED_BY = "endpoints.kubernetes.io/managed-by"
 OVER_CAPACITY = "endpoints.kubernetes.io/over-capacity"
 LAST_CHANGE = "endpoints.kubernetes.io/last-change-trigger-time"
 LEADER = "control-plane.alpha.kubernetes.io/leader"
-"""Annotation of Endpoints that programs once elected their leader by; they are no endpoints of anything."""
+"""Annotation of Endpoints once used for leader election. They have no endpoints."""
 
 
 def default_endpoints(obj: Object) -> None:

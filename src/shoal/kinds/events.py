@@ -1,6 +1,6 @@
-"""Events have two forms, of the core group and of events.k8s.io, which differ in names only. One is stored.
+"""Event conversion. Core v1 and events.k8s.io/v1 differ only in field names. The core form is stored.
 
-What is wrong with an event is in `events_validation`.
+Validation is in `event_validation`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FROM_CORE = {core: name for name, core in _TO_CORE.items()}
 
 
 _ALWAYS = ("reportingComponent", "reportingInstance")
-"""What the v1 form has even when it is empty, and the other form only when it is not."""
+"""Fields the v1 form has even when empty. The other form has them only when set."""
 
 
 def to_core(event: Object) -> Object:
@@ -40,7 +40,7 @@ def from_core(event: Object) -> Object:
 
 
 def default(event: Object) -> None:
-    """What Go writes of every event, of either form."""
+    """Sets the fields that Go writes for every event, in either form."""
     core = event["apiVersion"] == "v1"
     event.setdefault("source" if core else "deprecatedSource", {})
     times = ("firstTimestamp", "lastTimestamp") if core else ("deprecatedFirstTimestamp", "deprecatedLastTimestamp")
@@ -57,7 +57,7 @@ def default(event: Object) -> None:
 
 
 def selectable(event: Object, path: str) -> str:
-    """What a field selector sees of the v1 form: an event without a source has its reporter for one."""
+    """Returns a selectable field of the v1 form. `source` falls back to the reporting component."""
     if path == "source":
         return str((event.get("source") or {}).get("component") or event.get("reportingComponent") or "")
     parent, _, field = path.rpartition(".")
@@ -66,6 +66,6 @@ def selectable(event: Object, path: str) -> str:
 
 
 def core_path(path: str) -> str:
-    """Where the v1 form has a field: `involvedObject.name` for `regarding.name`."""
+    """Returns the field path in the v1 form: `involvedObject.name` for `regarding.name`."""
     first, dot, rest = path.partition(".")
     return _TO_CORE.get(first, first) + dot + rest

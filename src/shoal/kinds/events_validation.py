@@ -1,6 +1,7 @@
-"""What is wrong with an event: little by the old rules, of v1; much by the strict ones of events.k8s.io/v1. Pure.
+"""Validation of events: few rules for v1, strict ones for events.k8s.io/v1. Pure.
 
-Both look at the v1 form, whose names the messages have; metadata is validated for all kinds alike.
+Both validate the v1 form, whose field names appear in the messages. Metadata is validated elsewhere, for all kinds
+alike.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ _EMPTY = {"count": 0, "firstTimestamp": None, "lastTimestamp": None, "eventTime"
 
 
 def validate(event: Object, old: Object | None) -> list[Cause]:
-    """Of v1."""
+    """Validates an event of core/v1."""
     return _plain(event, "reportingComponent")
 
 
 def validate_strictly(event: Object, old: Object | None) -> list[Cause]:
-    """Of events.k8s.io/v1."""
+    """Validates an event of events.k8s.io/v1."""
     event = to_core(event)
     causes = _plain(event, "reportingController")
     if old is None:
@@ -52,7 +53,7 @@ def validate_strictly(event: Object, old: Object | None) -> list[Cause]:
 
 
 def _plain(event: Object, controller: str) -> list[Cause]:
-    """An event that says when it was says who tells of it; one that does not is where its object is."""
+    """An event with eventTime must name its reporter. One without must be in the namespace of its object."""
     namespace = event["metadata"].get("namespace") or ""
     about = (event.get("involvedObject") or {}).get("namespace") or ""
     astray = [invalid_value("involvedObject.namespace", about, "does not match event.namespace")]
@@ -82,7 +83,7 @@ def _series(event: Object) -> list[Cause]:
 
 
 def _new(event: Object) -> list[Cause]:
-    """What the old form had is not to be used any more."""
+    """Rejects the deprecated fields on create."""
     causes = [] if event.get("eventTime") else [required("eventTime")]
     kind = event.get("type") or ""
     if kind not in ("Normal", "Warning"):
@@ -94,7 +95,7 @@ def _new(event: Object) -> list[Cause]:
 
 
 def _value(event: Object, field: str) -> object:
-    """To be compared: empty is absent."""
+    """Returns the value for comparison: empty equals absent."""
     found = event.get(field) or None
     return {key: value for key, value in found.items() if value} or None if isinstance(found, dict) else found
 

@@ -1,4 +1,6 @@
-"""Whether a pod may be evicted, and what that costs its PodDisruptionBudget. Upstream's words; pure."""
+"""Decides whether a pod may be evicted, and consumes a disruption of its PodDisruptionBudget. Upstream's words;
+pure.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +17,20 @@ MOST_DISRUPTED = 2000
 
 
 def needs_no_budget(pod: Object) -> bool:
-    """It has ended, has not begun, or is going anyway."""
+    """Reports whether the pod is terminal, pending or being deleted."""
     going = "deletionTimestamp" in pod["metadata"]
     return going or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed", "Pending")
 
 
 def may_become_ready(pod: Object) -> bool:
-    """It has not begun: by the time it is deleted it may have, and be one that a budget guards."""
+    """Reports whether the pod is Pending. It may become ready, and be guarded by a budget, before it is deleted."""
     return "deletionTimestamp" not in pod["metadata"] and (pod.get("status") or {}).get("phase") == "Pending"
 
 
 def costs_nothing(pod: Object, budget: Object) -> bool:
-    """An unready pod is no part of what the budget guards, as long as the rest is healthy enough."""
+    """Reports whether an unready pod may be evicted without consuming the budget: the policy allows it, or enough pods
+    are healthy.
+    """
     if condition_is(pod, "Ready"):
         return False
     if (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
@@ -37,7 +41,7 @@ def costs_nothing(pod: Object, budget: Object) -> bool:
 
 
 def spend(budget: Object, pod_name: str, now: str) -> Object:
-    """The budget with one disruption less; TooManyRequests when it has none left."""
+    """Returns the budget with one disruption less. Raises TooManyRequests when none is left."""
     metadata, status = budget["metadata"], budget.get("status") or {}
     if (status.get("observedGeneration") or 0) < (metadata.get("generation") or 0):
         raise in_process(metadata["name"])

@@ -1,4 +1,7 @@
-"""ManagedCluster and Worker of infrastructure.cluster.x-k8s.io: names, and what is read from them. Pure."""
+"""ManagedCluster and Worker of infrastructure.cluster.x-k8s.io: names and accessors. Pure.
+
+Named after the import alias of Cluster API providers for their infrastructure API.
+"""
 
 from __future__ import annotations
 
@@ -18,51 +21,59 @@ API_VERSION = f"{GROUP}/{VERSION}"
 MANAGED_CLUSTER, WORKER = "ManagedCluster", "Worker"
 
 NAMESPACE = "shoal-system"
-"""Where Workers join, and where their Leases are."""
+"""The namespace of Workers and their Leases."""
 FINALIZER = "infrastructure.cluster.x-k8s.io/managedcluster"
-"""Of a ManagedCluster: goes when its Worker says that nothing of it is left."""
+"""Finalizer of a ManagedCluster. Removed when its Worker reports that nothing of it is left."""
 WORKER_FINALIZER = "infrastructure.cluster.x-k8s.io/worker"
-"""Of a Worker: goes when no ManagedCluster is given to it."""
+"""Finalizer of a Worker. Removed when no ManagedCluster is assigned to it."""
 STORE = "shoal.dev/store"
-"""On a Worker: the id of the store it is of. Another store is another worker, whatever its name."""
+"""Annotation of a Worker: the id of its store. Another store is another worker, even with the same name."""
 SUPERVISOR = "shoal.dev/supervisor"
-"""On a Worker with infrastructure process: the data directory of the hub that runs its process, by its id."""
+"""Annotation of a Worker with infrastructure `process`: the id of the data directory of the hub that runs its
+process.
+"""
 PROCESS_FINALIZER = "shoal.dev/worker-process"
-"""Of such a Worker: goes when its process has ended and its data directory is removed."""
+"""Finalizer of such a Worker. Removed when its process has ended and its data directory is deleted."""
 PROCESS, EXTERNAL, INSIDE = "process", "external", "inside"
-"""What a Worker is: a process a hub runs, one that somebody else runs, a part of `shoal up`."""
+"""Infrastructure of a Worker: a process a hub runs, one that is run externally, or part of `shoal up`."""
 KIND = "kind"
-"""Or a cluster that gets its worker from the hub, by the bundle."""
+"""Infrastructure of a Worker that the hub installs in a cluster through the bundle."""
 
 PINNED_HUB = "shoal.dev/pinned-hub"
-"""On a worker's Lease: the id of the hub it belongs to, where that is not the one the Lease is at."""
+"""Annotation of a worker's Lease: the id of the hub it belongs to, when that is not the hub of the Lease."""
 
 SPREAD_GROUP = "shoal.dev/spread-group"
-"""On a ManagedCluster: those with the same value are spread over Workers and locations; without, a namespace's are."""
+"""On a ManagedCluster: clusters with the same value are spread over Workers and locations. Without it the clusters of a
+namespace are.
+"""
 AUTO_WORKER = "shoal.dev/auto-worker"
-"""On a Worker that the scheduler has asked for: a digest of what it is for."""
+"""Label of a Worker the scheduler created: a digest of the requirements it was created for."""
 AUTO_WORKERS = "auto-workers"
-"""The ConfigMap beside the Workers that says how many of those there may be; without it there are none."""
+"""The ConfigMap in the Workers' namespace that limits how many Workers the scheduler may create. Without it there are
+none.
+"""
 WORKER_NAME_LIMIT = 56
-"""Characters: its Lease and the identity it joins with are named after it."""
+"""Its Lease and the identity it joins with contain the name."""
 
 PENDING, PROVISIONING, RUNNING, FAILED, TERMINATING = "Pending", "Provisioning", "Running", "Failed", "Terminating"
 UPGRADING, UNKNOWN = "Upgrading", "Unknown"
 LOST = "Lost"
 READY, SCHEDULED = "Ready", "Scheduled"
-"""Conditions; the second is a phase too."""
+"""Conditions. Scheduled is also a phase."""
 INFRASTRUCTURE_READY, NODES_READY = "InfrastructureReady", "NodesReady"
 UPGRADED, WORKER_READY, DELETING = "Upgraded", "WorkerReady", "Deleting"
 HUB_ACCEPTED = "HubAccepted"
-"""Of a Worker: False while it belongs to another hub, and so holds what this one deletes."""
+"""Condition of a Worker: False while it belongs to another hub, and so keeps clusters that this hub deletes."""
 SUPERVISED = "Supervised"
-"""Of a Worker with infrastructure process: whether a hub runs it."""
+"""Condition of a Worker with infrastructure `process`: whether a hub runs it."""
 MOVING, MOVABLE = "Moving", "Movable"
-"""Of a ManagedCluster: it is on its way to another Worker; its Worker is lost, and it may or may not be moved."""
+"""Conditions of a ManagedCluster: it is migrating to another Worker; its Worker is lost, and whether it may be
+migrated.
+"""
 FENCES = "shoal.dev/fences"
-"""On the Lease of a worker that refuses changes of clusters it may have lost."""
+"""Annotation of the Lease of a worker that refuses writes to clusters it may have lost."""
 TOLD_BY_WORKER = (INFRASTRUCTURE_READY, NODES_READY, UPGRADED, READY)
-"""Conditions that are of the Worker it is on, and of no later one."""
+"""Conditions reported by the current Worker. They do not apply to a later one."""
 
 NOT_SUPPORTED, BROKEN_KUBECONFIG = "InfrastructureNotSupported", "BrokenKubeconfig"
 SECRET_TAKEN, HOST_TAKEN, BAD_VERSION = "SecretNameTaken", "NameTaken", "VersionNotSupported"
@@ -70,21 +81,21 @@ LOG_MISSING, LOG_TORN, NOT_RESTORABLE = "LogMissing", "LogTorn", "StoreNotSuppor
 FAILURES = frozenset(
     {NOT_SUPPORTED, BROKEN_KUBECONFIG, SECRET_TAKEN, HOST_TAKEN, BAD_VERSION, LOG_MISSING, LOG_TORN, NOT_RESTORABLE}
 )
-"""Reasons why a ManagedCluster is not Ready that do not pass by waiting."""
+"""Reasons for not being Ready that do not pass by waiting."""
 VERSION_REFUSED = "VersionRefused"
-"""Why it is not Upgraded, and will not be."""
+"""Reason for not being Upgraded that is permanent."""
 
 HEARTBEAT_SECONDS = 10.0
-"""How often a worker renews its Lease."""
+"""The interval at which a worker renews its Lease."""
 SILENCE_SECONDS = 40.0
-"""How long it may be silent before it counts as lost."""
+"""A worker whose Lease is older than this counts as lost."""
 
 ERRORS = 10
-"""The most a status keeps."""
+"""The maximum number of `status.errors`."""
 CLUSTER_NAME = "cluster.x-k8s.io/cluster-name"
-"""Cluster API's label for what belongs to a Cluster."""
+"""Cluster API's label of objects that belong to a Cluster."""
 CLUSTER_SECRET = "cluster.x-k8s.io/secret"
-"""Cluster API's type of Secrets."""
+"""Cluster API's Secret type."""
 
 
 def lease_name(worker: str) -> str:
@@ -92,7 +103,7 @@ def lease_name(worker: str) -> str:
 
 
 def worker_of_lease(name: str) -> str:
-    """Empty: it is not a worker's."""
+    """Returns the Worker of a Lease. Empty: the Lease is not a worker's."""
     return name.removeprefix("worker-") if name.startswith("worker-") else ""
 
 
@@ -101,24 +112,24 @@ def kubeconfig_secret(name: str) -> str:
 
 
 def kubeconfig_hash(kubeconfig: str) -> str:
-    """By which a worker sees whether the hub has the kubeconfig it would publish, without reading it back."""
+    """Returns the hash by which a worker knows whether the hub has its current kubeconfig, without reading it back."""
     return sha256(kubeconfig.encode()).hexdigest()[:16]
 
 
 def cluster_of_secret(name: str) -> str:
-    """The ManagedCluster whose kubeconfig a Secret of that name holds; empty: it has another name."""
+    """Returns the ManagedCluster of a kubeconfig Secret's name. Empty: it is not such a name."""
     suffix = kubeconfig_secret("")
     return name.removesuffix(suffix) if name.endswith(suffix) else ""
 
 
 def is_kubeconfig_of(secret: Object, cluster: str) -> bool:
-    """Whether it was made for a ManagedCluster of that name: this one, or an earlier."""
+    """Reports whether an owner reference names a ManagedCluster of that name: the current one or an earlier one."""
     owners = secret["metadata"].get("ownerReferences") or ()
     return any(owner.get("kind") == MANAGED_CLUSTER and owner.get("name") == cluster for owner in owners)
 
 
 def stable_path(namespace: str, name: str) -> str:
-    """Where the hub serves the API of a ManagedCluster, wherever it is hosted."""
+    """Returns the path under which the hub serves the API of a ManagedCluster, on whichever Worker it is hosted."""
     return f"/managedclusters/{namespace}/{name}"
 
 
@@ -137,19 +148,19 @@ def spec_of(obj: Object) -> Object:
 
 
 def capacity_of(worker: Object) -> int:
-    """How many ManagedClusters a Worker may have: what it says, and never more than an administrator says."""
+    """Returns how many ManagedClusters a Worker may host: its reported capacity, at most the administrator's limit."""
     spec = spec_of(worker)
     said, limit = int(spec.get("capacity") or 0), spec.get("capacityLimit")
     return said if limit is None else min(said, int(limit))
 
 
 def assigned_worker(managed: Object) -> str:
-    """Empty: nobody hosts it."""
+    """Empty: no Worker is assigned."""
     return str(status_of(managed).get("assignedWorker") or "")
 
 
 def moving_to(managed: Object) -> str:
-    """The Worker it is on its way to; empty: it is not."""
+    """Returns the Worker a ManagedCluster is migrating to. Empty: it is not migrating."""
     return str((status_of(managed).get("move") or {}).get("to") or "")
 
 
@@ -173,13 +184,13 @@ def without_finalizer(obj: Object) -> Object:
 
 
 def prepare_create(obj: Object) -> None:
-    """Every ManagedCluster has the finalizer from its first moment on: giving it to a Worker is one write then."""
+    """Adds the finalizer on create, so that assigning a Worker later is a single write."""
     if not has_finalizer(obj):
         obj["metadata"] = with_finalizer(obj)["metadata"]
 
 
 def validate_worker(obj: Object, old: Object | None) -> list[Cause]:
-    """What a hub runs as a process does not become something else."""
+    """Rejects a change of the infrastructure of a Worker that a hub runs as a process."""
     annotations = (old or {"metadata": {}})["metadata"].get("annotations") or {}
     if old is None or SUPERVISOR not in annotations or spec_of(obj).get("infrastructure") == PROCESS:
         return []
@@ -187,18 +198,18 @@ def validate_worker(obj: Object, old: Object | None) -> list[Cause]:
 
 
 def machines(managed: Object) -> list[tuple[sizes.Size, int]]:
-    """The nodes it asks for by number, by their size; those bought for pending pods are not known beforehand."""
+    """Returns sizes and counts of the declared nodes. Nodes provisioned for pending pods are not known beforehand."""
     return [(pool.size, pool.nodes) for pool in nodepools.asked_for(spec_of(managed))]
 
 
 def errors_now(obj: Object, said: Iterable[tuple[str, str]], now: str) -> list[Object]:
-    """`status.errors` that say these (reason, message); one that was there already keeps its time."""
+    """Returns `status.errors` for these (reason, message) pairs. An existing error keeps its time."""
     since = {(error["reason"], error["message"]): error["time"] for error in status_of(obj).get("errors") or ()}
     return [{"time": since.get(one, now), "reason": one[0], "message": one[1]} for one in said][-ERRORS:]
 
 
 def errors_with(obj: Object, reason: str, message: str, now: str) -> list[Object]:
-    """`status.errors` with this one last; one that is there already is not said again."""
+    """Returns `status.errors` with this error appended. An existing one is not repeated."""
     said: list[Object] = list(status_of(obj).get("errors") or ())
     if any((error["reason"], error["message"]) == (reason, message) for error in said):
         return said
@@ -206,7 +217,9 @@ def errors_with(obj: Object, reason: str, message: str, now: str) -> list[Object
 
 
 def phase_of(managed: Object) -> str:
-    """What its conditions come to. Each condition has one loop that tells it, so all who write the phase agree."""
+    """Computes the phase from the conditions. Each condition has one controller that sets it, so all writers of the
+    phase agree.
+    """
     if is_deleting(managed):
         return TERMINATING
     if not assigned_worker(managed):

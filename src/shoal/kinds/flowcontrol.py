@@ -1,7 +1,6 @@
-"""FlowSchema and PriorityLevelConfiguration of flowcontrol.apiserver.k8s.io/v1. Pure.
+"""FlowSchema and PriorityLevelConfiguration of flowcontrol.apiserver.k8s.io/v1: defaults and validation. Pure.
 
-Defaulted and checked; what they say of requests is `apiserver.fairness`'s to carry out. Those that every cluster
-starts with are in `flowcontrol_first`.
+Flow control itself is in the API server. The objects every cluster starts with are in `bootstrap`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The FlowSchemas and PriorityLevelConfigurations every cluster starts with: upstream's, mandatory and suggested. Pure.
+"""The FlowSchemas and PriorityLevelConfigurations every cluster starts with: upstream's mandatory and suggested ones.
+Pure.
 
-The mandatory ones (exempt, catch-all) keep their specs; the suggested ones are everybody's to change.
+The specs of the mandatory ones (exempt, catch-all) are fixed. Users may change the suggested ones.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def first_flow_schemas() -> list[Object]:
 
 
 def dangling(level: str, exists: bool) -> Object:
-    """The condition of a FlowSchema that says whether its priority level is there, in upstream's words."""
+    """Returns the condition Dangling of a FlowSchema: whether its priority level is missing, in upstream's words."""
     said = "and it exists" if exists else "but there is no such object"
     return {
         "type": "Dangling",

@@ -1,4 +1,4 @@
-"""What is told of addresses and networks that are valid and not written as they should be. Upstream's words; pure."""
+"""Warnings about IP addresses and CIDRs that are valid but not canonical. Upstream's words; pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Jobs as the loops about them read them: names of labels, annotations and finalizers, and how a Job ended. Pure."""
+"""Names and accessors of Jobs for their controllers: labels, annotations, finalizers, and the finished condition.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from shoal.objects.duration import parse_time
 Object = dict[str, Any]
 
 TRACKING = "batch.kubernetes.io/job-tracking"
-"""The finalizer that holds a pod until its end is counted."""
+"""The finalizer of a pod until its termination is counted."""
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 INDEX_FAILURES = "batch.kubernetes.io/job-index-failure-count"
 IGNORED_INDEX_FAILURES = "batch.kubernetes.io/job-index-ignored-failure-count"
@@ -18,11 +20,11 @@ OWN_CONTROLLER = "kubernetes.io/job-controller"
 
 COMPLETE, FAILED, SUSPENDED = "Complete", "Failed", "Suspended"
 SUCCESS_CRITERIA_MET, FAILURE_TARGET = "SuccessCriteriaMet", "FailureTarget"
-"""What is certain before the last pods have ended."""
+"""Conditions that are set before the last pods have terminated."""
 
 
 def end_of(job: Object) -> Object | None:
-    """The condition that says how the Job ended, once it has."""
+    """Returns the condition Complete or Failed when it is True."""
     for condition in (job.get("status") or {}).get("conditions") or ():
         if condition.get("type") in (COMPLETE, FAILED) and condition.get("status") == "True":
             found: Object = condition
@@ -35,7 +37,7 @@ def is_finished(job: Object) -> bool:
 
 
 def expiry(job: Object | None) -> float | None:
-    """When the Job goes, as `ttlSecondsAfterFinished` says; None: it stays, or goes already."""
+    """Returns when the Job is deleted by `ttlSecondsAfterFinished`; None: never, or it is being deleted."""
     if job is None or "deletionTimestamp" in job["metadata"]:
         return None
     seconds, end = job["spec"].get("ttlSecondsAfterFinished"), end_of(job)
@@ -61,6 +63,6 @@ def has_limit_per_index(job: Object) -> bool:
 
 
 def replaces_only_failed(job: Object) -> bool:
-    """Whether a pod that is on its way out is replaced only after it has ended."""
+    """Reports whether a terminating pod is replaced only after it has terminated."""
     spec = job["spec"]
     return spec.get("podReplacementPolicy") == "Failed" or spec.get("podFailurePolicy") is not None

@@ -1,7 +1,7 @@
-"""How a worker joins its hub: who it is there, who signs that, and join tokens as Secrets. Pure.
+"""Worker join: the worker's identity on its hub, the signer of its certificate, and join tokens as Secrets. Pure.
 
-A join token is a bootstrap token as Kubernetes has it: Secret `bootstrap-token-<id>` of kube-system, `<id>.<secret>` on
-the wire. What Shoal adds to one is in annotations.
+A join token is a Kubernetes bootstrap token: Secret `bootstrap-token-<id>` in kube-system, `<id>.<secret>` on the wire.
+Shoal's additions are in annotations.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ from shoal.objects.names import is_dns1123_label
 Object = dict[str, Any]
 
 PREFIX, GROUP = "system:worker:", "system:workers"
-"""User `system:worker:<name>` of the group is the worker of that name."""
+"""User `system:worker:<name>` of this group is the worker of that name."""
 SIGNER = "shoal.dev/worker"
-"""Of CertificateSigningRequests for that user."""
+"""The signer of CertificateSigningRequests of such users."""
 USAGES = ("client auth", "digital signature")
 LONGEST_SECONDS = 30 * 86_400
-"""A worker's certificate is good for at most so long: as long as it may be away and come back by itself."""
+"""The maximum validity of a worker's certificate: as long as it may be disconnected and still come back on its own."""
 
 TOKEN_TYPE, TOKEN_NAMESPACE = "bootstrap.kubernetes.io/token", "kube-system"
 BOOTSTRAP_PREFIX, BOOTSTRAPPERS = "system:bootstrap:", "system:bootstrappers"
 JOINING = "system:bootstrappers:workers"
-"""Who comes with a join token is user `system:bootstrap:<id>` of this group."""
+"""A client with a join token is user `system:bootstrap:<id>` of this group."""
 ID_LENGTH, SECRET_LENGTH = 6, 16
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 AUTHORITY_PATH = "/join/ca.crt"
-"""Of a hub: its certificate authority, for anybody."""
+"""The path of a hub's CA certificate, readable by anybody."""
 
 FOR = "shoal.dev/worker"
-"""On a token: the one name it is good for."""
+"""Annotation of a token: the only worker name it is valid for."""
 LOCATION = "shoal.dev/location"
 REUSABLE = "shoal.dev/reusable"
 EXPELLED = "shoal.dev/expelled"
-"""On a Worker, set by people to any value: it has no rights any more, and does not join again."""
+"""Annotation of a Worker, set by users to any value: the worker has no rights any more and cannot join again."""
 USED_BY, REQUEST = "shoal.dev/used-by", "shoal.dev/request"
-"""On a token that was used: by which worker, and the uid of the request it was used for."""
+"""Annotations of a used token: the worker that used it, and the uid of the CertificateSigningRequest."""
 
 
 def user_name(worker: str) -> str:
@@ -52,7 +52,7 @@ def user_name(worker: str) -> str:
 
 
 def worker_of(user: str, groups: Iterable[str]) -> str:
-    """Empty: the user is no worker."""
+    """Empty: the user is not a worker."""
     return user.removeprefix(PREFIX) if user.startswith(PREFIX) and GROUP in groups else ""
 
 
@@ -65,14 +65,14 @@ def is_joining(user: str, groups: Iterable[str]) -> bool:
 
 
 def wrong_name(worker: str) -> str:
-    """What is wrong with the name of a worker; empty: nothing."""
+    """Returns why a worker name is invalid; empty: it is valid."""
     if len(worker) > fleet.WORKER_NAME_LIMIT:
         return f"at most {fleet.WORKER_NAME_LIMIT} characters"
     return next(iter(is_dns1123_label(worker)), "")
 
 
 def wrong_subject(asked: Asked, usages: Sequence[str]) -> str:
-    """Why a request is not one for a worker's certificate; empty: it is."""
+    """Returns why a request is not for a worker's certificate; empty: it is one."""
     if not asked.common_name.startswith(PREFIX) or wrong_name(asked.common_name.removeprefix(PREFIX)):
         return f"subject common name is not {PREFIX}NAME"
     if asked.organizations != (GROUP,):
@@ -86,7 +86,7 @@ def wrong_subject(asked: Asked, usages: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A bootstrap token, as its Secret has it."""
+    """A bootstrap token, read from its Secret."""
 
     id: str
     secret: str
@@ -95,7 +95,7 @@ class Token:
     authenticates: bool
     groups: tuple[str, ...]
     worker: str
-    """The one name it is good for; empty: any that nobody has."""
+    """The only worker name it is valid for; empty: any unused one."""
     location: str
     reusable: bool
     used_by: str
@@ -103,7 +103,7 @@ class Token:
 
     @property
     def joins(self) -> bool:
-        """It is a join token, not one that somebody made for something else."""
+        """Reports whether it is a join token and not a bootstrap token for another purpose."""
         return self.authenticates and JOINING in self.groups
 
     def has_expired(self, now: float) -> bool:
@@ -115,7 +115,7 @@ def secret_name(id_: str) -> str:
 
 
 def split_token(token: str) -> tuple[str, str] | None:
-    """Id and secret; None: it has not the form of one."""
+    """Returns id and secret; None: malformed."""
     if len(token) != ID_LENGTH + 1 + SECRET_LENGTH or token[ID_LENGTH] != ".":
         return None
     id_, secret = token[:ID_LENGTH], token[ID_LENGTH + 1 :]
@@ -125,7 +125,7 @@ def split_token(token: str) -> tuple[str, str] | None:
 def token_secret(
     token: tuple[str, str], expiration: str, worker: str = "", location: str = "", reusable: bool = False
 ) -> Object:
-    """The Secret of a join token; `token` is its id and secret, `expiration` as RFC 3339."""
+    """Returns the Secret of a join token. `token` is its id and secret, `expiration` is RFC 3339."""
     id_, secret = token
     data = {
         "token-id": id_,
@@ -150,7 +150,7 @@ def token_secret(
 
 
 def read_token(obj: Object) -> Token | None:
-    """None: the Secret is no bootstrap token, or is going away."""
+    """Returns None when the Secret is not a bootstrap token or is being deleted."""
     metadata, data = obj["metadata"], obj.get("data") or {}
     id_, secret = _text(data, "token-id"), _text(data, "token-secret")
     if obj.get("type") != TOKEN_TYPE or metadata["name"] != secret_name(id_) or "deletionTimestamp" in metadata:
@@ -162,7 +162,7 @@ def read_token(obj: Object) -> Token | None:
     return Token(
         id=id_,
         secret=secret,
-        # One whose end cannot be read has ended.
+        # An unreadable expiration counts as expired.
         expires=(parse_time(expiration) or 0.0) if expiration else None,
         authenticates=_text(data, "usage-bootstrap-authentication") == "true" and _are_bootstrappers(extra),
         groups=(BOOTSTRAPPERS, *extra),
@@ -175,7 +175,7 @@ def read_token(obj: Object) -> Token | None:
 
 
 def _are_bootstrappers(groups: Iterable[str]) -> bool:
-    """A token gives no group of any other kind."""
+    """A token may give only bootstrap groups."""
     return all(group.startswith(BOOTSTRAPPERS + ":") and group != BOOTSTRAPPERS + ":" for group in groups)
 
 

@@ -1,6 +1,6 @@
-"""NodePool, NodeClaim (karpenter.sh) and ClusterAPINodeClass: names, and what is read from them. Pure.
+"""NodePool, NodeClaim (karpenter.sh) and ClusterAPINodeClass: names and accessors. Pure.
 
-The CRDs are in `crds/cluster`; what MachineDeployments announce is in `sizes`.
+The CRDs are in `crds/cluster`. The capacity annotations of MachineDeployments are in `clusterapi.machine_sizes`.
 """
 
 from __future__ import annotations
@@ -35,27 +35,29 @@ EXCLUDE_BALANCERS = "node.kubernetes.io/exclude-from-external-load-balancers"
 ON_DEMAND, SPOT, RESERVED = "on-demand", "spot", "reserved"
 """Values of CAPACITY_TYPE."""
 RESERVATION_ID = "karpenter.sh/reservation-id"
-"""On an offering of reserved machines, and on the node: which reservation."""
+"""On an offering of reserved capacity, and on its node: the reservation."""
 WELL_KNOWN = frozenset(
     (POOL_LABEL, ZONE, REGION, INSTANCE_TYPE, ARCHITECTURE, SYSTEM, CAPACITY_TYPE, "node.kubernetes.io/windows-build")
 )
-"""Labels that a node has though its NodePool does not speak of them."""
+"""Labels a node has even when its NodePool does not define them."""
 
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 DO_NOT_SYNC_TAINTS = "karpenter.sh/do-not-sync-taints"
-"""Label of a node whose taints are its provider's to manage."""
+"""Label of a node whose taints its provider manages."""
 POOL_HASH, POOL_HASH_VERSION = "karpenter.sh/nodepool-hash", "karpenter.sh/nodepool-hash-version"
 HASH_VERSION = "v3"
 TERMINATION_TIME = "karpenter.sh/nodeclaim-termination-timestamp"
 MIN_VALUES_RELAXED = "karpenter.sh/nodeclaim-min-values-relaxed"
 MACHINE = "cluster.x-k8s.io/machine"
-"""On a NodeClaim: namespace/name of the Machine that is its own."""
+"""Annotation of a NodeClaim: namespace/name of its Machine."""
 MACHINE_DEPLOYMENT = f"{CLASS_GROUP}/machine-deployment"
-"""On a NodeClaim: namespace/name of the MachineDeployment that was chosen for it, before it has a Machine."""
+"""Annotation of a NodeClaim: namespace/name of the MachineDeployment chosen for it, before it has a Machine."""
 MACHINE_TEMPLATE = f"{CLASS_GROUP}/machine-template"
-"""On a NodeClaim: the machine template of its node class that was chosen instead, as the offering is named."""
+"""Annotation of a NodeClaim: the machine template of its node class that was chosen instead, as the offering is
+named.
+"""
 CLAIMED_BY, CLAIMED_BY_UID = "karpenter.sh/nodeclaim", "karpenter.sh/nodeclaim-uid"
-"""On a Machine with the member label: whose it is."""
+"""Annotations of a Machine with the member label: the NodeClaim it belongs to."""
 
 UNREGISTERED = "karpenter.sh/unregistered"
 DISRUPTED: Object = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
@@ -85,13 +87,13 @@ _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 
 
 def is_ephemeral(taint: Object) -> bool:
-    """A taint of a node that is starting: it goes by itself."""
+    """Reports whether the taint belongs to a starting node and is removed automatically."""
     key = taint.get("key")
     return (key, taint.get("effect")) in _EPHEMERAL or str(key or "").startswith(_READINESS)
 
 
 def seconds(duration: object) -> float | None:
-    """`1h30m` in seconds; None for Never, and for what is no duration."""
+    """Returns the seconds of a duration such as `1h30m`; None for Never and for invalid ones."""
     if not isinstance(duration, str) or not duration or duration == NEVER:
         return None
     found = _parts.findall(duration)
@@ -101,7 +103,7 @@ def seconds(duration: object) -> float | None:
 
 
 def class_ref(holder: Object) -> Object:
-    """The nodeClassRef of the spec of a NodeClaim, or of a NodePool's template."""
+    """Returns the nodeClassRef of a NodeClaim's spec or of a NodePool's template spec."""
     return holder.get("nodeClassRef") or {}
 
 
@@ -112,7 +114,9 @@ def uses(spec: Object, node_class: str) -> bool:
 
 
 def is_managed(spec: Object) -> bool:
-    """Whether it is of this provider: the spec of a NodeClaim, or of a NodePool's template. Others are left alone."""
+    """Reports whether the spec of a NodeClaim or of a NodePool's template refers to this provider's node class. Others
+    are ignored.
+    """
     reference = class_ref(spec)
     return (reference.get("group"), reference.get("kind")) == (CLASS_GROUP, NODE_CLASS)
 
@@ -135,8 +139,9 @@ def weight(pool: Object) -> int:
 
 
 def pool_hash(pool: Object) -> str:
-    """Of what makes a node of the pool outdated when it changes: the template without its requirements. The order of
-    lists, another way to write a duration, and what is empty change nothing."""
+    """Hashes the template without its requirements: a change of it makes nodes drift. List order, the notation of
+    durations, and empty values do not matter.
+    """
     spec = {key: value for key, value in template_spec(pool).items() if key != "requirements"}
     for name in ("expireAfter", "terminationGracePeriod"):
         if (length := seconds(spec.get(name))) is not None:
@@ -154,7 +159,7 @@ def _hashed(value: object) -> bytes:
 
 
 def pool_of(obj: Object) -> str:
-    """The NodePool of a NodeClaim or a Node; empty: nobody's."""
+    """Returns the NodePool of a NodeClaim or Node; empty: none."""
     labels: dict[str, str] = obj["metadata"].get("labels") or {}
     return labels.get(POOL_LABEL, "")
 
@@ -173,7 +178,7 @@ def provider_id(claim: Object) -> str:
 
 
 def reference(kind: str, owner: Object) -> Object:
-    """An owner reference to a NodePool or NodeClaim."""
+    """Returns an owner reference to a NodePool or NodeClaim."""
     metadata = owner["metadata"]
     named = {"apiVersion": API_VERSION, "kind": kind, "name": metadata["name"], "uid": metadata["uid"]}
     return {**named, "blockOwnerDeletion": True}

@@ -16,11 +16,11 @@ KIND, PLURAL = "KINDCluster", "kindclusters"
 
 FINALIZER = f"{PLURAL}.{GROUP}/cluster-finalizer"
 ADOPT = f"{GROUP}/adopt"
-"""Annotation: with the value "true" a kind cluster of that name that somebody else made is taken over."""
+"""Annotation: `true` adopts an existing kind cluster of that name that Shoal did not create."""
 OWNER_UID = f"{GROUP}/kindcluster-uid"
 """Label of the Secrets of a KINDCluster."""
 MARKER = "shoal.dev/kindcluster-uid"
-"""Label of the Nodes of a kind cluster: the KINDCluster it was made for."""
+"""Label of the Nodes of a kind cluster: the uid of the KINDCluster it was created for."""
 SECRET_KEY = "config"
 
 CONFIG_API_VERSION = "kind.x-k8s.io/v1alpha4"
@@ -53,7 +53,7 @@ TAGS = {
     "1.36": "v1.36.4",
     "1.37": "v1.37.0",
 }
-"""Of kindest/node: up to 1.22 those the provider has always had, then the last that kind released of each minor."""
+"""Tags of kindest/node. Up to 1.22 the provider's original ones, then kind's last release of each minor."""
 DEFAULT_VERSION = "1.21"
 
 
@@ -62,7 +62,7 @@ def secret_name(cluster_name: str) -> str:
 
 
 def name_of(obj: Mapping[str, Any]) -> str:
-    """The kind cluster that is asked for."""
+    """Returns the name of the desired kind cluster."""
     return str(obj["spec"]["clusterName"])
 
 
@@ -71,7 +71,7 @@ def version_of(obj: Mapping[str, Any]) -> str:
 
 
 def image_of(obj: Mapping[str, Any]) -> str:
-    """Of nodes that name none."""
+    """Returns the image of nodes that name none."""
     return str(obj["spec"].get("image") or f"kindest/node:{TAGS[version_of(obj)]}")
 
 
@@ -80,8 +80,9 @@ def replaces(obj: Mapping[str, Any]) -> bool:
 
 
 def shape_of(obj: Mapping[str, Any]) -> Object:
-    """What cannot be changed in a cluster that exists, as it is asked for. What Shoal makes of it is no part of it:
-    a newer Shoal finds the clusters of an older one unchanged."""
+    """Returns the desired fields that cannot change in an existing cluster. Values derived by Shoal are not included,
+    so a newer Shoal sees clusters of an older one as unchanged.
+    """
     spec = obj["spec"]
     asked = {field: spec[field] for field in ("nodes", "networking", "config") if spec.get(field)}
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
@@ -90,7 +91,7 @@ def shape_of(obj: Mapping[str, Any]) -> Object:
 
 
 def difference(obj: Mapping[str, Any], made: Mapping[str, Any]) -> str:
-    """What is asked for now and was not when the cluster was made; nothing: it is as asked."""
+    """Returns how the spec differs from the fields recorded at creation; empty: it does not."""
     wanted = shape_of(obj)
     found = [
         f"{field} is {wanted.get(key, 'not set')!r}, the cluster was made with {made.get(key, 'none')!r}"
@@ -103,7 +104,7 @@ def difference(obj: Mapping[str, Any], made: Mapping[str, Any]) -> str:
 
 
 def problem(obj: Mapping[str, Any]) -> str:
-    """Why no kind config can be made of the spec; nothing: one can."""
+    """Returns why no kind config can be built from the spec; empty: one can."""
     spec = obj["spec"]
     config = spec.get("config") or {}
     for field in ("nodes", "networking"):
@@ -122,7 +123,7 @@ def problem(obj: Mapping[str, Any]) -> str:
 
 
 def config_of(obj: Mapping[str, Any]) -> Object:
-    """The kind config, as JSON has it: every node with its image and the marker of whose cluster it is."""
+    """Returns the kind config as JSON: every node has its image and the owner label."""
     spec, image = obj["spec"], image_of(obj)
     mark = {MARKER: str(obj["metadata"]["uid"])}
     nodes = [

@@ -1,5 +1,6 @@
-"""Roots and leaves on a hub: an object that is placed, and its parts in clusters. What they are called, how a leaf is
-made from its root, and when it has to be put right. Pure."""
+"""Roots and leaves on a hub: a placed object and its parts per cluster. Names, and building and updating a leaf from
+its root. Pure.
+"""
 
 from __future__ import annotations
 
@@ -12,26 +13,26 @@ from shoal.objects.ownership import controller_reference
 Object = dict[str, Any]
 
 OWNED_BY = "kcp.dev/owned-by"
-"""Label of a leaf: the root it is a part of."""
+"""Label of a leaf: its root."""
 DOWNSTREAM_NAME = "placement.shoal.dev/downstream-name"
-"""Annotation of a leaf: what it is called in its cluster, where others look for it under the root's name."""
+"""Annotation of a leaf: its name in the cluster, where other objects refer to it by the root's name."""
 SHARE = "placement.shoal.dev/share"
-"""Annotation of a leaf: the replicas it was given. What its spec says may have been edited since."""
+"""Annotation of a leaf: the replicas assigned to it. Its spec may have been edited since."""
 AWAY = "placement.shoal.dev/away"
-"""Annotation of a leaf whose replicas were taken because its cluster was not ready."""
+"""Annotation of a leaf whose replicas were moved away because its cluster was not ready."""
 CROWDED = "placement.shoal.dev/crowded"
-"""Annotation of a leaf: what is remembered of replicas that found no node in its cluster, as JSON."""
+"""Annotation of a leaf: the backoff state of replicas that were unschedulable in its cluster, as JSON."""
 ANONYMOUS = frozenset({"Deployment", "ReplicaSet", "Job", "DaemonSet", "Pod"})
-"""Kinds that nobody refers to by name: their leaves may be called what they are called on the hub."""
+"""Kinds that other objects do not refer to by name: their leaves may keep their hub name."""
 LONGEST_NAME, LONGEST_LABEL = 253, 63
 NOT_COPIED = (LAST_APPLIED, REVISION)
 OWN = (AWAY, CROWDED, DOWNSTREAM_NAME, SHARE)
-"""Annotations that placement sets and takes away."""
+"""Annotations that placement sets and removes."""
 NOT_CONTENT = ("apiVersion", "kind", "metadata", "status")
 
 
 def is_root(obj: Object) -> bool:
-    """What is assigned to a cluster is not split any more."""
+    """Reports whether the object is not assigned to a cluster: an assigned object is not split again."""
     return ASSIGNED not in (obj["metadata"].get("labels") or {})
 
 
@@ -49,8 +50,9 @@ def leaf_of(
     crowded: str = "",
     name: str = "",
 ) -> Object:
-    """`content` is all but metadata and status: `spec` of most kinds, `data` of a ConfigMap. What is copied and not
-    divided has no share. A `name` is given where a cluster may have more than one."""
+    """Builds a leaf. `content` is everything but metadata and status: `spec` of most kinds, `data` of a ConfigMap. A
+    duplicated leaf has no replicas. `name` is given where a cluster may have several leaves.
+    """
     metadata = root["metadata"]
     annotations = {k: v for k, v in (metadata.get("annotations") or {}).items() if k not in NOT_COPIED}
     if root["kind"] not in ANONYMOUS:
@@ -74,7 +76,7 @@ def leaf_of(
 
 
 def share_of(leaf: Object) -> int | None:
-    """None: it does not say."""
+    """None: the annotation is not set."""
     said = (leaf["metadata"].get("annotations") or {}).get(SHARE, "")
     return int(said) if said.isdecimal() else None
 
@@ -84,8 +86,10 @@ def content_of(obj: Object) -> Object:
 
 
 def renewed(leaf: Object, wanted: Object, *, defaulted: bool = True) -> Object | None:
-    """The leaf as its root wants it; None when it is. Others may add annotations; labels and content are the root's.
-    Where not all that is wanted went through the server's defaults yet (`defaulted`), more than that may be there."""
+    """Returns the leaf as its root requires it; None when it is unchanged. Others may add annotations; labels and
+    content are the root's. With `defaulted=False` the desired content is not defaulted by the server yet, and the
+    leaf may have more fields.
+    """
     metadata, given = leaf["metadata"], wanted["metadata"]
     kept = {k: v for k, v in (metadata.get("annotations") or {}).items() if k not in OWN}
     annotations = {**kept, **(given.get("annotations") or {})}

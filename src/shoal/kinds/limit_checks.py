@@ -1,4 +1,4 @@
-"""What the LimitRanges of a namespace set in a pod that says nothing, and what they refuse. Pure."""
+"""LimitRange enforcement on pods and claims: defaults and violations (upstream's LimitRanger). Pure."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from shoal.objects.quantity import Quantity
 
 Object = dict[str, Any]
 Check = Callable[[str, str, Quantity, Amounts, Amounts], str]
-"""(type, resource, limit, requests, limits) -> what is wrong, or empty."""
+"""(type, resource, bound, requests, limits) -> error, or empty."""
 
 ANNOTATION = "kubernetes.io/limit-ranger"
 
 
 def set_defaults(pod: Object, limit_range: Object) -> None:
-    """Requests and limits of containers that have none, told in an annotation as upstream does."""
+    """Sets missing requests and limits of containers, and lists them in an annotation as upstream does."""
     requests: Object = {}
     limits: Object = {}
     for item in _items(limit_range, "Container"):
@@ -48,7 +48,7 @@ def pod_problems(pod: Object, limit_range: Object) -> list[str]:
 
 
 def claim_problems(claim: Object, limit_range: Object) -> list[str]:
-    """Of a PersistentVolumeClaim only the requests count."""
+    """Checks the requests of a PersistentVolumeClaim. Its limits do not count."""
     requests = amounts(((claim.get("spec") or {}).get("resources") or {}).get("requests"))
     problems: list[str] = []
     for item in _items(limit_range, "PersistentVolumeClaim"):
@@ -58,7 +58,7 @@ def claim_problems(claim: Object, limit_range: Object) -> list[str]:
 
 
 def together(problems: Iterable[str]) -> str:
-    """Several problems as one message, each said once."""
+    """Joins errors to one message, without duplicates."""
     found = list(dict.fromkeys(problems))
     return found[0] if len(found) == 1 else "[" + ", ".join(found) + "]" if found else ""
 

@@ -1,4 +1,4 @@
-"""LogicalCluster of core.shoal.dev: names, and what the server fills in. The CRD is in `crds/root`."""
+"""LogicalCluster of core.shoal.dev: names and the fields the server sets. The CRD is in `crds/root`."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ KIND = "LogicalCluster"
 PLURAL = "logicalclusters"
 
 CONTENT_FINALIZER = "core.shoal.dev/content"
-"""Goes when everything in the cluster has gone."""
+"""Removed when the cluster is empty."""
 
 RESTORED_ABOVE = "core.shoal.dev/restored-above"
-"""Annotation of a cluster that came from another server: what it had there is not above this revision."""
+"""Annotation of a cluster restored from another server: its objects there have no revision above this one."""
 TOKEN_KEYS = "core.shoal.dev/token-keys"
-"""Annotation of such a one: the public keys (DER, base64, with commas) of the servers that issued tokens of it."""
+"""Annotation of such a cluster: the public keys (DER, base64, comma-separated) of the servers that issued its
+tokens.
+"""
 
 PROFILES = ("hub", "cluster")
 IDLE_SECONDS = 300.0
-"""After which one that is asked nothing sleeps, where nobody says another time."""
+"""The default time without requests after which a logical cluster becomes idle."""
 
 
 def restored_above(obj: Object) -> int:
@@ -35,7 +37,7 @@ def token_keys(obj: Object) -> tuple[str, ...]:
 
 
 def root(created: str, uid: str, profile: str) -> Object:
-    """The one that always exists."""
+    """Returns the logical cluster that always exists."""
     return {
         "apiVersion": f"{GROUP}/{VERSION}",
         "kind": KIND,
@@ -46,7 +48,7 @@ def root(created: str, uid: str, profile: str) -> Object:
 
 
 def prepare_create(obj: Object) -> None:
-    """A logical cluster is ready as soon as it is written: there is nothing to start."""
+    """Adds the finalizer and sets the phase. A logical cluster is Ready at once: there is nothing to start."""
     metadata = obj["metadata"]
     finalizers = metadata.setdefault("finalizers", [])
     if CONTENT_FINALIZER not in finalizers:

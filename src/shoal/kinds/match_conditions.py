@@ -1,6 +1,6 @@
-"""matchConditions of webhooks: CEL about a request, compiled once. Pure.
+"""matchConditions of webhooks: CEL expressions over a request, compiled once. Pure.
 
-Known are `object`, `oldObject`, `request`, `namespaceObject` (always null here) and `authorizer`.
+The variables are `object`, `oldObject`, `request`, `namespaceObject` (always null here) and `authorizer`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Object = dict[str, Any]
 
 @lru_cache(maxsize=1024)
 def _compiled(expression: str, params: bool) -> Expression:
-    # Only configurations with conditions need CEL; who has none starts without it.
+    # CEL is imported lazily: a server without match conditions starts without it.
     from shoal.kinds.policies.environment import environment  # noqa: PLC0415
     from shoal.kinds.policies.expressions import CONDITION, compiled  # noqa: PLC0415
 
@@ -27,7 +27,7 @@ def _compiled(expression: str, params: bool) -> Expression:
 
 
 def compiling(expression: str, path: str, *, params: bool = False) -> list[Cause]:
-    """What is wrong with it. `params`: it is of a policy with parameters."""
+    """Returns the compile error as causes. `has_params`: the expression belongs to a policy with parameters."""
     from shoal.kinds.policies.expressions import refused  # noqa: PLC0415
 
     made = _compiled(expression, params)
@@ -37,9 +37,9 @@ def compiling(expression: str, path: str, *, params: bool = False) -> list[Cause
 def matches(
     conditions: Iterable[str], obj: Object | None, old: Object | None, request: Object, ask: Callable[..., Any]
 ) -> bool:
-    """Whether every condition is met. One that is not settles it, whatever is wrong with the others.
+    """Reports whether all conditions are true. A false condition decides, whatever errors the others have.
 
-    Raises Undecided.
+    Raises MatchError.
     """
     from shoal.kinds.policies.evaluation import Inputs, conditions_met  # noqa: PLC0415
 

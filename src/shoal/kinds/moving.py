@@ -1,6 +1,6 @@
-"""Moving a ManagedCluster from one Worker to another: names, and what its status says about it. Pure.
+"""Migration of a ManagedCluster between Workers: names, and the parts of its status. Pure.
 
-The Worker that has it writes `held` and `backup`, the hub `move`, `restoreFrom` and `formerWorkers`.
+The assigned Worker writes `held` and `backup`, the hub writes `move`, `restoreFrom` and `formerWorkers`.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from shoal.kinds.fleet import epoch, spec_of, status_of
 Object = dict[str, Any]
 
 MOVE = "Move"
-"""`spec.onWorkerLost`."""
+"""Value of `spec.onWorkerLost`."""
 RESTORED = "Restored"
-"""The condition of one that has moved: whether the Worker it moved to has all of it."""
+"""Condition after a migration: whether the new Worker has all of the cluster's data."""
 LOG_TYPE = "shoal.dev/cluster-log"
-"""The type of the Secrets that hold the log of a hosted cluster, and the label that says of which."""
+"""The type of Secrets that hold the log of a hosted cluster, and the label with the cluster's name."""
 LOG_KEY = "log"
-"""The one key of such a Secret."""
+"""The only key of such a Secret."""
 FORMER = 10
-"""The most Workers a status remembers."""
+"""The maximum number of `status.formerWorkers`."""
 
 _LOG_NAME = re.compile(r"(.+)-log-([0-9]{1,18})-([0-9]{1,18})")
 
 
 def log_name(cluster: str, epoch: int, number: int) -> str:
-    """Of the Secret with that segment of the log."""
+    """Returns the name of the Secret of a log segment."""
     return f"{cluster}-log-{epoch}-{number}"
 
 
 def segment_of(secret: str) -> tuple[str, int, int] | None:
-    """The ManagedCluster, epoch and number of the segment a Secret of that name holds. None: it has another name."""
+    """Returns ManagedCluster, epoch and segment number of a log Secret's name. None: it is not such a name."""
     found = _LOG_NAME.fullmatch(secret)
     if found is None:
         return None
@@ -42,7 +42,7 @@ def segment_of(secret: str) -> tuple[str, int, int] | None:
 
 
 def is_log_of(secret: Object, cluster: str) -> bool:
-    """Whether it was made for the log of a ManagedCluster of that name."""
+    """Reports whether the Secret holds a log segment of a ManagedCluster of that name."""
     return secret.get("type") == LOG_TYPE and fleet.is_kubeconfig_of(secret, cluster)
 
 
@@ -51,7 +51,7 @@ def moves_when_lost(managed: Object) -> bool:
 
 
 def held(managed: Object) -> Object:
-    """Empty: no Worker has said that it writes only while its Lease is fresh."""
+    """Returns `status.held`. Empty: no Worker guarantees that it writes only while its Lease is fresh."""
     found: Object = status_of(managed).get("held") or {}
     return found
 
@@ -62,7 +62,7 @@ def backup(managed: Object) -> Object:
 
 
 def move(managed: Object) -> Object:
-    """What the hub plans. Empty: nothing."""
+    """Returns the migration the hub plans. Empty: none."""
     found: Object = status_of(managed).get("move") or {}
     return found
 
@@ -77,14 +77,14 @@ def former_workers(managed: Object) -> list[str]:
 
 
 def is_final(managed: Object) -> bool:
-    """Whether the Worker it is to leave has frozen it and shipped the last of it."""
+    """Reports whether the Worker it migrates from has frozen the cluster and shipped the last of its log."""
     said, planned = backup(managed), move(managed)
     ours = said.get("worker") == fleet.assigned_worker(managed) == planned.get("from")
     return ours and said.get("epoch") == epoch(managed) and bool(said.get("complete") and said.get("final"))
 
 
 def given_to(managed: Object, worker: str) -> Object:
-    """The status with which it is another Worker's, to be restored there from what the last one has shipped."""
+    """Returns the status that assigns the cluster to another Worker, which restores it from the last shipped backup."""
     status, said, before = status_of(managed), backup(managed), fleet.assigned_worker(managed)
     former = [name for name in former_workers(managed) if name not in (before, worker)]
     given = {

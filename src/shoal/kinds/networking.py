@@ -1,4 +1,4 @@
-"""The kinds of networking.k8s.io/v1 but Ingress (see `networking_ingress`): defaults and validation. Pure."""
+"""The kinds of networking.k8s.io/v1 except Ingress (see `ingress`): defaults and validation. Pure."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def _parameters(reference: Object, path: str) -> list[Cause]:
 
 
 def is_ip_name(name: str) -> list[str]:
-    """An IPAddress is named by the address, in the one form that is canonical."""
+    """An IPAddress is named by its address in canonical form."""
     parsed = parse_ip(name)
     if parsed is None:
         return [_IP_SAID]

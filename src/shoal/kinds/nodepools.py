@@ -1,4 +1,4 @@
-"""The node pools of a ManagedCluster: those it asks for by number, and those the provisioner buys from. Pure.
+"""The node pools of a ManagedCluster: declared pools with a node count, and pools the provisioner scales. Pure.
 
 `spec.nodes` is the pool `default`, `spec.nodePools` are the others. Each becomes a MachineDeployment CLUSTER-POOL.
 """
@@ -14,7 +14,9 @@ from shoal.kinds import sizes
 Object = dict[str, Any]
 
 LABEL = "shoal.dev/node-pool"
-"""On a MachineDeployment and its templates: they are of that pool of a ManagedCluster, and go with it."""
+"""Label of a MachineDeployment and its templates: the pool of the ManagedCluster they belong to and are deleted
+with.
+"""
 _SIZES = {size.name: size for size in (sizes.DEFAULT, *sizes.BOUGHT)}
 
 
@@ -27,9 +29,9 @@ class Pool:
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: Sequence[Object] = ()
     bought: bool = False
-    """How many nodes it has is the provisioner's to say."""
+    """The provisioner decides the number of nodes."""
     named: bool = False
-    """Of `spec.nodePools`: what its nodes are may change."""
+    """It is one of `spec.nodePools`: its node properties may change."""
 
     @property
     def machine(self) -> Object:
@@ -41,7 +43,7 @@ class Pool:
 
     @property
     def announcement(self) -> dict[str, str]:
-        """The annotations of its MachineDeployment."""
+        """The capacity annotations of its MachineDeployment."""
         labels = {**sizes.node_labels(self.machine), **self.labels}
         found = sizes.announcement(self.size)
         found[f"{sizes.CAPACITY}labels"] = ",".join(f"{key}={value}" for key, value in labels.items())
@@ -53,7 +55,7 @@ class Pool:
 
 
 def asked_for(spec: Mapping[str, Any]) -> list[Pool]:
-    """By the spec of a ManagedCluster, the default one first."""
+    """Returns the pools declared in the spec of a ManagedCluster, the default one first."""
     default = Pool(sizes.DEFAULT.name, int(spec.get("nodes") or 0), sizes.DEFAULT)
     return [default, *map(_named, spec.get("nodePools") or ())]
 

@@ -32,12 +32,12 @@ def default_node(obj: Object) -> None:
 
 
 def selectable(obj: Object, path: str) -> str:
-    """`spec.unschedulable`, the one field a node is selected by."""
+    """Returns `spec.unschedulable`, the only selectable field of a node."""
     return "true" if (obj.get("spec") or {}).get("unschedulable") else "false"
 
 
 def drop_config(new: Object, old: Object | None = None) -> None:
-    """Kubelets are not configured through the API any more: what is there stays, nothing comes."""
+    """Drops a new `configSource`: kubelets are no longer configured through the API. An existing one stays."""
     if (old or {}).get("spec", {}).get("configSource") is None:
         (new.get("spec") or {}).pop("configSource", None)
 

@@ -1,7 +1,7 @@
-"""Shoal's own kinds: the CustomResourceDefinitions in `crds/`, one file each, named after its definition.
+"""Shoal's own CustomResourceDefinitions in `crds/`, one file each, named after the CRD.
 
-`crds/root` is what root serves (the fleet and its clusters), `crds/cluster` what every logical cluster of profile
-`cluster` serves besides the built-in kinds (what provisions its nodes).
+`crds/root` is served by root (the fleet and its clusters). `crds/cluster` is served by every logical cluster of profile
+`cluster` besides the built-in kinds (node provisioning).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PLACES = ("root", "cluster")
 
 
 def definition_texts(place: str) -> list[str]:
-    """As they are written, for `shoal crds`."""
+    """Returns the YAML texts as they are written, for `shoal crds`."""
     directory = files("shoal.kinds").joinpath("crds", place)
     found = [path for path in directory.iterdir() if path.name.endswith(".yaml")]
     return [path.read_text() for path in sorted(found, key=lambda path: path.name)]
@@ -28,7 +28,7 @@ def definition_texts(place: str) -> list[str]:
 
 @lru_cache
 def own_definitions(place: str) -> tuple[Object, ...]:
-    """Established, as the server shows them."""
+    """Returns the CRDs with Established set, as the server serves them."""
     return tuple(_established(text) for text in definition_texts(place))
 
 

@@ -8,4 +8,4 @@ KIND = "Placement"
 PLURAL = "placements"
 
 VALID, SUPERSEDED = "Valid", "Superseded"
-"""Conditions: it can be followed; objects that it selects follow another one."""
+"""Conditions: it can be applied; some of its objects follow another Placement."""

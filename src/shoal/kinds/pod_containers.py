@@ -35,7 +35,7 @@ def not_found(path: str, value: object) -> Cause:
 
 
 def validate_containers(spec: Object, volumes: Volumes, path: str) -> list[Cause]:
-    """All three lists of a spec; `path` is the spec's."""
+    """Validates all three container lists of a spec. `path` is the spec's."""
     regular = spec.get("containers") or []
     grace = spec.get("terminationGracePeriodSeconds")
     causes: list[Cause] = [] if regular else [required(f"{path}.containers")]
@@ -66,7 +66,7 @@ def validate_containers(spec: Object, volumes: Volumes, path: str) -> list[Cause
 
 
 def trimmed_images(spec: Object, path: str) -> list[Cause]:
-    """Only of pods: templates have been allowed odd images for too long."""
+    """Applies to pods only: templates have been allowed padded images for too long."""
     return [
         cause
         for field in ("containers", "initContainers")
@@ -203,7 +203,7 @@ def _mounts(container: Object, devices: Collection[Object], volumes: Volumes, pa
 
 
 def _propagation(mount: Object, path: str, *, privileged: bool) -> list[Cause]:
-    """Upstream names the list, not the mount."""
+    """Upstream's path names the list, not the mount."""
     how, deep = mount.get("mountPropagation"), mount.get("recursiveReadOnly")
     causes = one_of(how, f"{path}.mountPropagation", "Bidirectional", "HostToContainer", "None")
     if how == "Bidirectional" and not privileged:

@@ -1,4 +1,4 @@
-"""What a pod's spec holds when nobody said otherwise, written as upstream stores it. In place; pure."""
+"""Defaults of a PodSpec, written as upstream stores them. In place; pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _VOLUME_NAME = {"name"}
 
 
 def default_pod_spec(spec: Object) -> None:
-    """Of pods and of pod templates alike; what only a pod gets is in `default_pod_only`."""
+    """Sets the defaults of pods and pod templates. `default_pod_only_fields` sets those of pods only."""
     _default(spec, "restartPolicy", "Always")
     _default(spec, "dnsPolicy", "ClusterFirst")
     _default(spec, "schedulerName", "default-scheduler")
@@ -41,7 +41,7 @@ def default_pod_spec(spec: Object) -> None:
 
 
 def default_pod_only(spec: Object) -> None:
-    """Templates keep requests and host ports as written; pods have them filled in."""
+    """Sets requests from limits and host ports of pods. Templates keep them as written."""
     for field in ("containers", "initContainers"):
         for container in spec.get(field) or ():
             _requests_from_limits(container.get("resources"))
@@ -57,7 +57,7 @@ def default_pod_only(spec: Object) -> None:
 
 
 def default_pod_template(holder: Object, field: str = "template") -> None:
-    """The template of `holder`, where it has one."""
+    """Defaults the template of `holder` if it has one."""
     template = holder.get(field)
     if isinstance(template, dict):
         section(template, "metadata")
@@ -70,13 +70,13 @@ def _default(holder: Object, field: str, value: object) -> None:
 
 
 def _drop_empty(holder: Object, fields: tuple[str, ...]) -> None:
-    """Go does not write empty lists and texts, nor these fields when they are empty or false."""
+    """Removes fields Go does not write: empty lists and strings, and the given fields when empty or false."""
     for field in [key for key, value in holder.items() if not value and (value in ([], "") or key in fields)]:
         del holder[field]
 
 
 def _same_account(spec: Object) -> None:
-    """`serviceAccount` is the old name of `serviceAccountName`; both are always served."""
+    """Keeps `serviceAccount`, the old name, equal to `serviceAccountName`. Both are always served."""
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if account:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
@@ -108,7 +108,7 @@ def _container(container: Object) -> None:
 
 
 def pull_policy(image: str) -> str:
-    """Always for `:latest`, and for an image without tag and digest, which means the same."""
+    """Returns Always for `:latest` and for an image without tag and digest."""
     name, _, digest = image.partition("@")
     tag = name.rpartition("/")[2].partition(":")[2]
     return PULL_ALWAYS if tag == "latest" or (not tag and not digest) else "IfNotPresent"
@@ -186,10 +186,10 @@ def _downward(source: Object | None) -> None:
 
 
 def default_claim_spec(spec: Object) -> None:
-    """Of a PersistentVolumeClaim, and of the templates that make some."""
+    """Sets the defaults of a PersistentVolumeClaim's spec, also in claim templates."""
     _default(spec, "volumeMode", "Filesystem")
     _requirements(section(spec, "resources"))
     for source in (spec.get("dataSource"), spec.get("dataSourceRef")):
         if source is not None:
-            # Go writes it even when nobody set it.
+            # Go always writes this field.
             source.setdefault("apiGroup", None)

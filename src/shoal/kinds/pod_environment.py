@@ -1,4 +1,4 @@
-"""Validation of the environment variables of a container, and of the downward API they share with volumes. Pure."""
+"""Validation of container environment variables, and of the downward API references they share with volumes. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""`matchLabelKeys` and `mismatchLabelKeys` of a new pod become part of the selectors beside them. Pure.
+"""Merges `matchLabelKeys` and `mismatchLabelKeys` of a new pod into the label selectors beside them. Pure.
 
-Whoever reads the pod, the scheduler above all, then needs to know the selectors only.
+The scheduler and other readers of the pod then need to evaluate the selectors only.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def merge_label_keys(pod: Object) -> None:
     for holder in (*_affinity_terms(spec.get("affinity") or {}), *(spec.get("topologySpreadConstraints") or ())):
         selector = holder.get("labelSelector")
         if selector is None:
-            continue  # it selects nothing, whatever is added
+            continue  # a null selector matches nothing
         added = [
             {"key": key, "operator": operator, "values": [labels[key]]}
             for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))

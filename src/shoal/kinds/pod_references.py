@@ -1,4 +1,6 @@
-"""What a pod needs by name from its namespace: ConfigMaps, Secrets, ServiceAccounts, PersistentVolumeClaims. Pure."""
+"""Objects a pod refers to by name in its namespace: ConfigMaps, Secrets, ServiceAccounts, PersistentVolumeClaims.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ Object = dict[str, Any]
 
 CONFIG_MAPS, SECRETS, ACCOUNTS, CLAIMS = "configmaps", "secrets", "serviceaccounts", "persistentvolumeclaims"
 NEEDED = (CONFIG_MAPS, SECRETS, ACCOUNTS, CLAIMS)
-"""Plurals of the core group that can be needed."""
+"""Plurals of the core group that can be referenced."""
 _SECRET_VOLUMES = ("azureFile", "cephfs", "flexVolume", "iscsi", "rbd", "scaleIO", "storageos")
 
 
@@ -19,22 +21,22 @@ class Need(NamedTuple):
 
 
 GIVEN = frozenset({Need(CONFIG_MAPS, "kube-root-ca.crt"), Need(ACCOUNTS, "default")})
-"""What every namespace has by itself."""
+"""Objects that exist in every namespace."""
 
 
 def needs_of(obj: Object) -> frozenset[Need]:
-    """Of any object that is a Pod or has a template of one where Kubernetes' own kinds have it."""
+    """Returns the references of a Pod, or of an object with a pod template where Kubernetes' own kinds have it."""
     return every_need_of(obj) - GIVEN
 
 
 def every_need_of(obj: Object) -> frozenset[Need]:
-    """Those that every namespace has by itself, too."""
+    """Also returns objects that exist in every namespace."""
     pod = _pod_spec(obj)
     return frozenset(need for need in _needs(pod) if need.name) if pod else frozenset()
 
 
 def account_needs(account: Object) -> frozenset[Need]:
-    """What a ServiceAccount brings into the pods that run as it."""
+    """Returns the references a ServiceAccount adds to pods that use it."""
     return frozenset(Need(SECRETS, name) for name in _names(account.get("imagePullSecrets")))
 
 

@@ -1,4 +1,4 @@
-"""Validation of how containers are restarted and resized. Upstream's order and words; pure."""
+"""Validation of container restart policies and resize policies. Upstream's order and words; pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _RESOURCES, _RESIZES = ("cpu", "memory"), ("NotRequired", "RestartContainer")
 
 
 def restart_policy(container: Object, path: str, *, init: bool = False) -> list[Cause]:
-    """Of an init container, rules are looked at only where there is a policy."""
+    """Validates policy and rules. Rules of an init container are validated only if it has a policy."""
     policy, rules = container.get("restartPolicy"), container.get("restartPolicyRules") or []
     causes = one_of(policy, f"{path}.restartPolicy", *POLICIES)
     if policy is None and rules:
@@ -42,7 +42,7 @@ def _rule(rule: Object, path: str) -> list[Cause]:
 
 
 def resize_policy(policies: list[Object], restart: object, path: str) -> list[Cause]:
-    """Upstream names the list where it means the entry, but for what is there twice."""
+    """Upstream's path names the list instead of the entry, except for duplicates."""
     causes: list[Cause] = []
     seen: set[str] = set()
     for i, policy in enumerate(policies):
@@ -64,7 +64,7 @@ def _one_of(value: str, path: str, choices: tuple[str, ...]) -> list[Cause]:
 
 
 def no_restart_by_resize(container: Object, path: str) -> list[Cause]:
-    """Of an init container that is over when the others begin."""
+    """Applies to init containers that terminate before the containers start."""
     why = "must not be set to 'RestartContainer' for non-sidecar initContainers"
     return [
         invalid_value(f"{path}.resizePolicy[{i}].restartPolicy", "RestartContainer", why)

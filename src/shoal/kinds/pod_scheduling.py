@@ -1,4 +1,4 @@
-"""Validation of where a pod may run: affinity, node selectors, tolerations, topology spread. Pure."""
+"""Validation of scheduling constraints: affinity, node selectors, tolerations, taints, topology spread. Pure."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _weight(term: Object, path: str) -> list[Cause]:
 
 
 def validate_node_selector(selector: Object, path: str) -> list[Cause]:
-    """A `NodeSelector`, of a pod's affinity or of a PersistentVolume."""
+    """Validates a `NodeSelector` of a pod's affinity or of a PersistentVolume."""
     terms = selector.get("nodeSelectorTerms")
     if not terms:
         return [required(f"{path}.nodeSelectorTerms", "must have at least one node selector term")]
@@ -133,7 +133,7 @@ def _operator(operator: str, value: str, path: str) -> list[Cause]:
 
 
 def validate_taints(taints: list[Object], path: str) -> list[Cause]:
-    """Of a node."""
+    """Validates the taints of a node."""
     causes: list[Cause] = []
     seen: set[tuple[str, str]] = set()
     for i, taint in enumerate(taints):

@@ -129,7 +129,7 @@ def _apparmor(profile: Object | None, path: str) -> list[Cause]:
 
 
 def host_users(spec: Object, path: str) -> list[Cause]:
-    """Without the users of the host, its other namespaces are of no use."""
+    """Rejects other host namespaces when `hostUsers` is false."""
     if spec.get("hostUsers") is not False:
         return []
     why = "when `hostUsers` is false"

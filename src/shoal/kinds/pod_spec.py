@@ -1,7 +1,6 @@
-"""The spec of a pod, and the template other kinds make pods from: defaults and validation. Upstream's words; pure.
+"""PodSpec and PodTemplateSpec: defaults and validation. Upstream's words; pure.
 
-default_pod_spec(spec)            # in place
-causes = validate_pod_spec(spec, "spec.template.spec")
+`default_pod_spec(spec)` changes the spec in place. `validate_pod_spec(spec, "spec.template.spec")` returns the causes.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _IP = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 
 
 def validate_pod_template(template: Object, path: str) -> list[Cause]:
-    """A PodTemplateSpec. Upstream leaves `metadata` out of the paths of its labels and annotations."""
+    """Validates a PodTemplateSpec. Upstream omits `metadata` from the paths of its labels and annotations."""
     metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
     causes = validate_labels(metadata.get("labels"), f"{path}.labels")
     for key in metadata.get("annotations") or ():
@@ -51,7 +50,7 @@ def validate_pod_template(template: Object, path: str) -> list[Cause]:
 
 
 def validate_pod_spec(spec: Object, path: str, *, pod: bool = False) -> list[Cause]:
-    """`pod`: it is a Pod's own spec, not a template's."""
+    """`is_pod`: the spec is a Pod's, not a template's."""
     volumes, causes = validate_volumes(spec.get("volumes") or [], f"{path}.volumes")
     causes += validate_containers(spec, volumes, path)
     if spec.get("resources"):

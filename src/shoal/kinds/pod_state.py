@@ -1,4 +1,4 @@
-"""What a controller of pods asks of one: is it active, ready, available, and since when. Pure."""
+"""Pod state for controllers: active, terminating, ready, available, and since when. Pure."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def is_terminal(pod: Object) -> bool:
 
 
 def is_active(pod: Object) -> bool:
-    """It runs or will: it has neither ended nor been asked to."""
+    """Reports whether the pod is neither terminal nor being deleted."""
     return "deletionTimestamp" not in pod["metadata"] and not is_terminal(pod)
 
 
 def is_terminating(pod: Object) -> bool:
-    """It was asked to end and has not."""
+    """Reports whether the pod is being deleted and not terminal yet."""
     return "deletionTimestamp" in pod["metadata"] and not is_terminal(pod)
 
 
@@ -32,7 +32,7 @@ def is_ready(pod: Object) -> bool:
 
 
 def ready_since(pod: Object) -> float | None:
-    """None: it is not ready, or nobody wrote down when it became so."""
+    """None: it is not ready, or the transition time is unknown."""
     condition = get_condition(pod, "Ready")
     if condition is None or condition.get("status") != "True":
         return None
@@ -40,7 +40,7 @@ def ready_since(pod: Object) -> float | None:
 
 
 def is_available(pod: Object, min_ready_seconds: int, now: float) -> bool:
-    """Ready for long enough."""
+    """Reports whether the pod has been ready for `min_ready_seconds`."""
     if not min_ready_seconds:
         return is_ready(pod)
     since = ready_since(pod)
@@ -48,7 +48,7 @@ def is_available(pod: Object, min_ready_seconds: int, now: float) -> bool:
 
 
 def next_availability(pods: list[Object], min_ready_seconds: int, now: float) -> float | None:
-    """Seconds until the next of the ready pods has been so for long enough; None: no time will change anything."""
+    """Returns seconds until the next ready pod becomes available; None: none will by waiting."""
     if not min_ready_seconds:
         return None
     since = (ready_since(pod) for pod in pods)

@@ -1,4 +1,4 @@
-"""What writes to pods/ephemeralcontainers and pods/resize may change. Upstream's words; pure."""
+"""Writes of pods/ephemeralcontainers and pods/resize: which fields they may change. Upstream's words; pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RESIZABLE = ("cpu", "memory")
 
 
 def only_ephemeral_containers(new: Object, old: Object) -> None:
-    """Of a write to /ephemeralcontainers, only those count."""
+    """Discards all other changes of a write to /ephemeralcontainers."""
     wanted = (new.get("spec") or {}).get("ephemeralContainers")
     new["spec"] = {**old["spec"], "ephemeralContainers": wanted or []}
     if not wanted:
@@ -37,7 +37,7 @@ def validate_ephemeral_containers(obj: Object, old: Object | None) -> list[Cause
 
 
 def only_resources(new: Object, old: Object) -> None:
-    """Of a write to /resize, only the resources of the same containers count; validation refuses other ones."""
+    """Keeps only the resources of the same containers in a write to /resize. Validation rejects other containers."""
     wanted = new.get("spec") or {}
     spec = {**old["spec"]}
     for field in _CONTAINERS:

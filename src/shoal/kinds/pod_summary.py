@@ -1,4 +1,4 @@
-"""A pod in three words, as `kubectl get pods` has them: ready containers, status, restarts. Pure."""
+"""The printed columns READY, STATUS and RESTARTS of `kubectl get pods`. Pure."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def summarize(pod: Object) -> Summary:
 
 
 def _initialize(found: Summary, status: Object, sidecars: set[str], total: int) -> bool:
-    """Whether an init container holds the others up; the summary then says which and why."""
+    """Reports whether an init container blocks the containers; the summary then says which and why."""
     for i, container in enumerate(status.get("initContainerStatuses") or ()):
         found.count(container)
         state = container.get("state") or {}

@@ -1,4 +1,4 @@
-"""What a pod asks for in all: its containers together, its init containers one after another. Pure."""
+"""Total requests and limits of a pod: the sum of its containers, and the maximum of its init containers. Pure."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ Object = dict[str, Any]
 Amounts = dict[str, Quantity]
 
 POD_LEVEL = ("cpu", "memory")
-"""What a pod may ask for as a whole, whatever its containers say."""
+"""Resources a pod may request as a whole, overriding its containers."""
 
 
 def amounts(given: object) -> Amounts:
-    """A resource list as quantities. What is none is left out: validation says so elsewhere."""
+    """Parses a resource list. Invalid quantities are left out: validation reports them."""
     found: Amounts = {}
     for name, value in given.items() if isinstance(given, dict) else ():
         try:
@@ -46,7 +46,7 @@ def containers(spec: Object) -> Iterable[Object]:
 
 
 def listed(holder: Object, field: str) -> Iterable[Object]:
-    """The objects of a list; the nulls that a client may put among them are left to validation."""
+    """Yields the objects of a list. Null entries of a client are left to validation."""
     return (item for item in holder.get(field) or () if isinstance(item, dict))
 
 
@@ -64,7 +64,7 @@ def _total(spec: Object, field: str) -> Amounts:
     for container in listed(spec, "initContainers"):
         wanted = required(container, field)
         if container.get("restartPolicy") == "Always":
-            # A sidecar runs on beside everything that starts after it.
+            # A sidecar keeps running beside all containers that start after it.
             _add(total, wanted)
             _add(beside, wanted)
             wanted = dict(beside)

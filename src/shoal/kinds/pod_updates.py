@@ -1,4 +1,4 @@
-"""What an update may change of a pod's spec: next to nothing. Upstream's words; pure."""
+"""Validation of updates of a PodSpec, in which almost nothing may change. Upstream's words; pure."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def validate_update(new: Object, old: Object) -> list[Cause]:
 
 
 def _with_changeable_fields(new: Object, old: Object) -> Object:
-    """The new spec with the old values of what may change, so that anything left differing may not."""
+    """Returns the new spec with the old values of mutable fields: any remaining difference is forbidden."""
     kept = {**new}
     changeable = ["activeDeadlineSeconds", "tolerations", "schedulingGates"]
     if old.get("schedulingGates") and _only_added(new.get("nodeSelector") or {}, old.get("nodeSelector") or {}):

@@ -1,4 +1,4 @@
-"""What is odd about valid volumes of a pod: sources out of use, paths that hide each other. Upstream's words; pure."""
+"""Warnings about valid volumes: deprecated sources and overlapping paths. Upstream's words; pure."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def source_warnings(volume: Object, path: str, *silent: str) -> list[str]:
 
 
 def claim_warnings(spec: Object, path: str) -> list[str]:
-    """Of a PersistentVolumeClaim: a fraction of a byte. Quantities have been through defaulting."""
+    """Warns of fractional bytes in a PersistentVolumeClaim. Quantities are defaulted already."""
     resources = spec.get("resources") or {}
     return [
         f'{path}.resources.{field}[storage]: fractional byte value "{value}" is invalid, must be an integer'
@@ -68,7 +68,7 @@ def _overlaps(volume: Object) -> list[str]:
 
 
 def _paths(source: Object) -> list[tuple[str | None, str]]:
-    """What a projection puts where."""
+    """Returns the paths of a projection, each with a description of its source."""
     for kind, title in (("configMap", "ConfigMap"), ("secret", "Secret")):
         inner = source.get(kind)
         if inner and inner.get("items"):

@@ -24,7 +24,7 @@ _ORDER = (
     "flexVolume", "configMap", "azureFile", "vsphereVolume", "photonPersistentDisk", "portworxVolume", "azureDisk",
     "storageos", "projected", "scaleIO", "csi", "ephemeral", "image",
 )  # fmt: skip
-"""In which upstream looks at them: of several, the first is the one."""
+"""The order in which upstream checks sources: the first one that is set counts."""
 _REQUIRED = {
     "secret": ("secretName",),
     "configMap": ("name",),
@@ -45,7 +45,7 @@ _REQUIRED = {
 
 
 def validate_volumes(volumes: list[Object], path: str) -> tuple[Volumes, list[Cause]]:
-    """The usable volumes by name, for the mounts to look up, and what is wrong with the others."""
+    """Returns the valid volumes by name, for volume mounts, and the causes of the others."""
     found: Volumes = {}
     causes: list[Cause] = []
     for i, volume in enumerate(volumes):
@@ -149,7 +149,7 @@ def _projected(source: Object, path: str) -> list[Cause]:
 
 
 def _token(token: Object, path: str, volume_path: str) -> list[Cause]:
-    """Upstream has the file's path at the volume's own place."""
+    """Upstream reports the token's path at the path of the volume."""
     seconds = token.get("expirationSeconds", 3600)
     causes = []
     if seconds < 600:

@@ -1,6 +1,6 @@
-"""What is odd about a valid pod, or about the template of one, and told beside the answer. Upstream's words; pure.
+"""Warnings about valid pods and pod templates, sent with the response. Upstream's words; pure.
 
-Quantities have been through defaulting: one with a fraction ends in `m`.
+Quantities are defaulted already: a fraction ends in `m`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NODE_LABELS = {
     "scheduler.alpha.kubernetes.io/preferAvoidPods": "deprecated since v1.22; use Taints and Tolerations instead",
     "node-role.kubernetes.io/master": 'use "node-role.kubernetes.io/control-plane" instead',
 }
-"""Labels of nodes that are not what to select by any more, and what is."""
+"""Deprecated node labels and their replacement."""
 _ANNOTATIONS = {
     "scheduler.alpha.kubernetes.io/critical-pod": 'non-functional in v1.16+; use the "priorityClassName" field instead',
     "security.alpha.kubernetes.io/sysctls": 'non-functional in v1.11+; use the "sysctls" field instead',
@@ -46,7 +46,7 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def pod_warnings(obj: Object, old: Object | None) -> list[str]:
-    """Of a new pod: what may change of one later is nothing of this."""
+    """Warns of new pods only: none of these fields can change later."""
     if old is not None:
         return []
     wrong = is_dns1123_label(obj["metadata"].get("name") or "")
@@ -55,7 +55,9 @@ def pod_warnings(obj: Object, old: Object | None) -> list[str]:
 
 
 def of_template(*path: str) -> Callable[[Object, Object | None], list[str]]:
-    """For a kind with the template of a pod at the path: told when it is new, and with every change of the spec."""
+    """Returns the warnings function of a kind with a pod template at the path. It warns on create and on changes of the
+    spec.
+    """
 
     def warn(obj: Object, old: Object | None) -> list[str]:
         if old is not None and obj["metadata"].get("generation") == old["metadata"].get("generation"):
@@ -69,10 +71,10 @@ def of_template(*path: str) -> Callable[[Object, Object | None], list[str]]:
 
 
 def template_warnings(template: Object, prefix: str) -> list[str]:
-    """Of a pod, with an empty prefix, or of a PodTemplateSpec, with its own path and a dot."""
+    """Warns of a pod (empty prefix) or of a PodTemplateSpec (its path and a dot as prefix)."""
     spec, path = template.get("spec") or {}, f"{prefix}spec"
     annotations = (template.get("metadata") or {}).get("annotations") or {}
-    # Nearly every pod has none of this, and there are many pods: each part is looked at only where it is there.
+    # Fast path for the many pods without these fields: each check runs only if its field is set.
     told = _places(spec, path) if not _PLACED.isdisjoint(spec) else []
     if annotations:
         told += [f"{prefix}metadata.annotations[{k}]: {why}" for k, why in _ANNOTATIONS.items() if k in annotations]
@@ -121,7 +123,7 @@ def _containers(spec: Object, path: str) -> Iterator[tuple[Object, str]]:
 
 
 def _places(spec: Object, path: str) -> list[str]:
-    """Labels of nodes that are out of use, and constraints that select no pod."""
+    """Warns of deprecated node labels and of constraints that select no pod."""
     told = [f"{path}.nodeSelector[{k}]: {NODE_LABELS[k]}" for k in spec.get("nodeSelector") or () if k in NODE_LABELS]
     node = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     at = f"{path}.affinity.nodeAffinity"
@@ -183,7 +185,7 @@ def _fractions(resources: Object, path: str) -> list[str]:
 
 
 def _profiles(spec: Object, containers: list[tuple[Object, str]], annotations: Object, path: str) -> list[str]:
-    """Annotations that have become fields."""
+    """Warns of annotations that fields have replaced."""
     told = []
     context = spec.get("securityContext") or {}
     if _SECCOMP in annotations and context.get("seccompProfile") is None:
@@ -200,7 +202,7 @@ def _profiles(spec: Object, containers: list[tuple[Object, str]], annotations: O
 
 
 def _profile(annotation: str) -> Object | None:
-    """The field that says what an annotation said."""
+    """Returns the AppArmor profile field that equals the annotation."""
     if annotation.startswith("localhost/"):
         return {"type": "Localhost", "localhostProfile": annotation.removeprefix("localhost/")}
     kind = {"unconfined": "Unconfined", "runtime/default": "RuntimeDefault", "": "RuntimeDefault"}.get(annotation)
@@ -249,7 +251,7 @@ def _ports(ports: list[tuple[Object, str]]) -> list[str]:
 
 
 def _shown(port: Object) -> str:
-    """As Go prints the port."""
+    """Returns the port as Go prints it."""
     name, number, protocol = port.get("name") or "", port.get("containerPort") or 0, port.get("protocol")
     return f"{{Name:{name} HostPort:0 ContainerPort:{number} Protocol:{protocol} HostIP:{port['hostIP']}}}"
 

@@ -1,4 +1,6 @@
-"""Pod and PodTemplate of core/v1: what a new one gets, what an update may change, how long a deletion waits. Pure."""
+"""Pod and PodTemplate of core/v1: create and update preparation, defaults, QoS class, validation, deletion grace
+period. Pure.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ def default_pod(obj: Object) -> None:
 
 
 def default_conditions(obj: Object) -> None:
-    """Times that nobody gave are there, and null; an address is the first of the addresses."""
+    """Sets missing condition times to null, and keeps podIP and podIPs equal."""
     status = obj.get("status") or {}
     pair_addresses(status)
     for condition in status.get("conditions") or ():
@@ -71,7 +73,9 @@ def update_pod(new: Object, old: Object) -> None:
 
 
 def tolerate_lost_node(spec: Object) -> None:
-    """A pod that says nothing else stays five minutes on a node that does not answer: it may come back."""
+    """Adds upstream's default tolerations: a pod stays five minutes on a not-ready or unreachable node, which may
+    recover.
+    """
     tolerations = spec.get("tolerations") or []
     for key in _LOST_NODE:
         if not any((each.get("key") or key) == key and _is_for_execution(each) for each in tolerations):
@@ -85,7 +89,7 @@ def _is_for_execution(toleration: Object) -> bool:
 
 
 def set_condition(status: Object, kind: str, value: str, now: str | None, reason: str = "", message: str = "") -> None:
-    """A pod's condition has a probe time, always null, where other kinds' have none."""
+    """Sets a pod condition, which has lastProbeTime, always null, unlike those of other kinds."""
     conditions = [each for each in status.get("conditions") or () if each.get("type") != kind]
     before = next((each for each in status.get("conditions") or () if each.get("type") == kind), None)
     since = before.get("lastTransitionTime") if before and before.get("status") == value else now
@@ -95,7 +99,9 @@ def set_condition(status: Object, kind: str, value: str, now: str | None, reason
 
 
 def qos_class(spec: Object) -> str:
-    """Guaranteed when every container's limits cover cpu and memory and equal its requests, BestEffort without any."""
+    """Guaranteed if the limits of every container cover cpu and memory and equal its requests; BestEffort without
+    any.
+    """
     holders = [spec] if spec.get("resources") else [c for field in _CONTAINERS for c in spec.get(field) or ()]
     requests: dict[str, Quantity] = {}
     limits: dict[str, Quantity] = {}
@@ -120,7 +126,7 @@ def _add_up(total: dict[str, Quantity], more: Object) -> int:
 
 
 def grace_seconds(pod: Object, asked: int | None) -> int:
-    """How long a deletion waits for the node; a pod no node runs goes at once."""
+    """Returns the deletion grace period. A pod without a node, or a terminal one, is deleted at once."""
     spec, phase = pod.get("spec") or {}, (pod.get("status") or {}).get("phase")
     if not spec.get("nodeName") or phase in ("Failed", "Succeeded"):
         return 0
@@ -129,7 +135,7 @@ def grace_seconds(pod: Object, asked: int | None) -> int:
 
 
 def keep_qos(new: Object, old: Object) -> None:
-    """Of a write to /status: kubelets have been known to drop the class."""
+    """Keeps qosClass on a status write: some kubelets drop it."""
     before = (old.get("status") or {}).get("qosClass")
     status = new.get("status")
     if before and status is not None and not status.get("qosClass"):
@@ -137,7 +143,7 @@ def keep_qos(new: Object, old: Object) -> None:
 
 
 def selectable(obj: Object, path: str) -> str:
-    """What a field selector compares."""
+    """Returns the value of a selectable field."""
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     if path == "spec.hostNetwork":
         return "true" if spec.get("hostNetwork") else "false"
@@ -205,7 +211,7 @@ def _status(new: Object, old: Object) -> list[Cause]:
 
 
 def _addresses(new: Object, old: Object, field: str) -> list[Cause]:
-    """What was there may stay, whatever it is."""
+    """Existing addresses are not validated again."""
     path, addresses = f"status.{field}", [each.get("ip") or "" for each in new.get(field) or ()]
     if not addresses or new.get(field) == old.get(field):
         return []

@@ -1,7 +1,7 @@
-"""What objects take of a ResourceQuota, and whether one more fits. Pure arithmetic, for admission and the loop.
+"""ResourceQuota usage of objects, and whether one more fits. Pure arithmetic for admission and the quota controller.
 
-Usage is always derived from the objects that exist; a quota's status only shows it. An object is measured once
-(`charge`), a quota is read once (`read_quota`); the rest is sums.
+Usage is always computed from the existing objects; a quota's status only reports it. `measure` computes the usage of
+one object, `parse_quota` reads a quota, and the rest are sums.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ Object = dict[str, Any]
 
 ONE = Quantity.of(1)
 ALIASES = ("configmaps", "replicationcontrollers", "resourcequotas", "secrets")
-"""Core kinds that a quota may also name without `count/`."""
+"""Core resources that a quota may also name without `count/`."""
 UNCOUNTED = (("", "events"), ("events.k8s.io", "events"))
 _COMPUTE = ("cpu", "memory", "ephemeral-storage")
 _POD_NAMES = frozenset(
     ("count/pods", "pods", *_COMPUTE, *(f"{kind}.{name}" for kind in ("requests", "limits") for name in _COMPUTE))
 )
 _MUST_SAY = frozenset(("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"))
-"""A pod under a quota of one of these has to ask for it: an old rule that clients rely on."""
+"""A pod under a quota of one of these must specify it: an old rule that clients rely on."""
 _SERVICE_NAMES = frozenset(("count/services", "services", "services.nodeports", "services.loadbalancers"))
 _CLAIM_NAMES = ("persistentvolumeclaims", "requests.storage")
 _OF_CLASS = ".storageclass.storage.k8s.io/"
@@ -34,15 +34,15 @@ _CLASS_SCOPES = (_PRIORITY, _ATTRIBUTES)
 
 
 class Charge(NamedTuple):
-    """One object, measured."""
+    """The quota usage of one object."""
 
     amounts: Amounts
     scopes: frozenset[str] = frozenset()
     class_scope: str = ""
-    """The scope that asks by name for the classes below."""
+    """The scope that selects by the classes below."""
     classes: frozenset[str] = frozenset()
     until: float = math.inf
-    """From then on only its count is charged: the time a pod that is being deleted should have been gone."""
+    """After this time only the count is used: a pod being deleted should be gone by then."""
 
     def at(self, now: float) -> Amounts:
         return self.amounts if now <= self.until else {"count/pods": ONE}
@@ -73,7 +73,7 @@ def read_quota(obj: Object) -> Quota:
 
 
 def tracked(group: str, plural: str, names: Iterable[str]) -> list[str]:
-    """Those of a quota's resource names that objects of the kind count for."""
+    """Returns the quota's resource names that objects of this resource use."""
     if (group, plural) == ("", "pods"):
         return [name for name in names if name in _POD_NAMES or _is_extended(name)]
     if (group, plural) == ("", "services"):
@@ -85,7 +85,7 @@ def tracked(group: str, plural: str, names: Iterable[str]) -> list[str]:
 
 
 def kinds_of(names: Iterable[str]) -> set[tuple[str, str]]:
-    """Group and plural of every kind a quota with these names looks at."""
+    """Returns group and plural of every resource a quota with these names tracks."""
     found: set[tuple[str, str]] = set()
     for name in names:
         if name.startswith("count/"):
@@ -115,7 +115,7 @@ def charge(group: str, plural: str, obj: Object) -> Charge:
 
 
 def changes_charge(group: str, plural: str, subresource: str, new: Object, old: Object | None) -> bool:
-    """Whether a write can change what the object takes."""
+    """Reports whether a write can change the usage of the object."""
     if (group, plural) in UNCOUNTED:
         return False
     if old is None:
@@ -126,7 +126,7 @@ def changes_charge(group: str, plural: str, subresource: str, new: Object, old: 
 
 
 def total(charges: Iterable[Charge], names: list[str], now: float) -> Amounts:
-    """The sum of what the objects take, for each of the names."""
+    """Sums the usage of the objects, for each of the names."""
     nanos, formats = dict.fromkeys(names, 0), dict.fromkeys(names, "")
     for one in charges:
         taken = one.at(now)
@@ -139,7 +139,7 @@ def total(charges: Iterable[Charge], names: list[str], now: float) -> Amounts:
 
 
 def increase(new: Amounts, old: Amounts | None, names: list[str]) -> Amounts:
-    """What the write adds, of the names it adds to."""
+    """Returns what the write adds, for the names it adds to."""
     found: Amounts = {}
     for name in names:
         more = new.get(name)
@@ -151,7 +151,7 @@ def increase(new: Amounts, old: Amounts | None, names: list[str]) -> Amounts:
 
 
 def unspecified(pod: Object, names: Iterable[str]) -> str:
-    """What the pod's containers do not ask for although the quota is about it; empty when nothing."""
+    """Returns which required resources the pod's containers do not specify; empty: none."""
     spec = pod.get("spec") or {}
     if any((spec.get("resources") or {}).get(field) for field in ("requests", "limits")):
         return ""
@@ -170,7 +170,7 @@ def shown(taken: Amounts) -> str:
 
 
 def exceeded(quota: Quota, requested: Amounts, used: Amounts) -> str:
-    """In upstream's words, which limits the write would break; empty when it fits."""
+    """Returns upstream's message for the exceeded limits; empty: the write fits."""
     over = [name for name, more in requested.items() if used[name].nano + more.nano > quota.hard[name].nano]
     if not over:
         return ""
@@ -277,7 +277,7 @@ def _service(spec: Object) -> Amounts:
 
 
 def _attributes_classes(claim: Object) -> frozenset[str]:
-    """The one that is wanted, the one it has, and the one it is on the way to."""
+    """Returns the desired, the current and the target VolumeAttributesClass."""
     spec, status = claim.get("spec") or {}, claim.get("status") or {}
     target = (status.get("modifyVolumeStatus") or {}).get("targetVolumeAttributesClassName")
     names = (spec.get("volumeAttributesClassName"), status.get("currentVolumeAttributesClassName"), target)

@@ -1,6 +1,6 @@
 """ResourceQuota and LimitRange of core/v1: defaults and validation in upstream's words. Pure.
 
-What they refuse of other objects is admission: `apiserver.admission`.
+They are enforced by `apiserver.admission`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _amounts(hard: Object, path: str) -> list[Cause]:
 
 
 def _fits(scope: str, name: str) -> bool:
-    """Whether a scope can be applied to what a quota counts by this name; unknown names are let through."""
+    """Reports whether a scope applies to a quota resource name. Unknown names are accepted."""
     if quota_resource_name(name, "") or "/" in name:
         return True
     if scope == "BestEffort":
@@ -113,7 +113,7 @@ def _scope_selector(spec: Object) -> list[Cause]:
 
 def default_limits(obj: Object) -> None:
     spec = section(obj, "spec")
-    spec.setdefault("limits", None)  # as Go writes a list that is not there
+    spec.setdefault("limits", None)  # as Go writes an absent list
     for limit in spec["limits"] or ():
         for field in _LISTS:
             default_list(limit, field)
@@ -126,14 +126,14 @@ def default_limits(obj: Object) -> None:
 
 
 def create_limits(obj: Object) -> None:
-    """A LimitRange may be made without a name; its uid, which nobody else has, serves."""
+    """A LimitRange may be created without a name: its uid becomes the name."""
     if not obj["metadata"].get("name"):
         obj["metadata"]["name"] = obj["metadata"]["uid"]
     keep_limits(obj, obj)
 
 
 def keep_limits(new: Object, old: Object) -> None:
-    """An empty list is not stored as one."""
+    """Stores an empty list as null."""
     new["spec"]["limits"] = new["spec"].get("limits") or None
 
 

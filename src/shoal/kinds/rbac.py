@@ -1,7 +1,7 @@
 """Role, ClusterRole, RoleBinding, ClusterRoleBinding: names, defaults, validation, aggregation. Pure.
 
-Objects are wire dicts whose shape (lists are lists, strings are strings) has been checked before.
-Metadata is validated for all kinds alike; the name rule of these four is `NAME_RULE`.
+Objects are wire dicts whose field types are checked already. Metadata is validated for all kinds alike; the name rule
+of these four is `NAME_RULE`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _REFERENCE_FIELDS = (("APIGroup", "apiGroup"), ("Kind", "kind"), ("Name", "name"
 
 
 def set_defaults(kind: str, obj: dict[str, Any]) -> None:
-    """Fills in what the wire form always has; changes `obj` itself."""
+    """Sets the fields the wire form always has, in place."""
     if kind not in _ROLE_KINDS:
         obj.setdefault("rules", None)
         return
@@ -57,13 +57,13 @@ def set_defaults(kind: str, obj: dict[str, Any]) -> None:
 
 
 def settle(obj: dict[str, Any]) -> None:
-    """As it is stored: a list of no rules is none. Whoever wrote it owns it all the same."""
+    """Stores an empty rules list as null. The writer still owns the field."""
     if obj.get("rules") == []:
         obj["rules"] = None
 
 
 def validate(kind: str, obj: Object, old: Object | None = None) -> list[Cause]:
-    """What is wrong with a defaulted object of one of the four kinds, its metadata aside."""
+    """Validates a defaulted object of one of the four kinds, without its metadata."""
     if kind in _ROLE_KINDS:
         return list(_binding(kind, obj, old))
     causes = [
@@ -77,7 +77,7 @@ def validate(kind: str, obj: Object, old: Object | None = None) -> list[Cause]:
 
 
 def aggregate(cluster_role: Object, cluster_roles: Iterable[Object]) -> list[Any]:
-    """The rules an aggregated ClusterRole should have: those of every role its selectors match, each once."""
+    """Returns the rules of an aggregated ClusterRole: those of every role its selectors match, without duplicates."""
     own = cluster_role["metadata"]["name"]
     others = sorted(
         (role for role in cluster_roles if role["metadata"]["name"] != own), key=lambda role: role["metadata"]["name"]
@@ -95,7 +95,7 @@ def aggregate(cluster_role: Object, cluster_roles: Iterable[Object]) -> list[Any
 
 
 def selector_requirement_causes(requirement: Object, path: str) -> Iterator[Cause]:
-    """What is wrong with one `matchExpressions[]` entry, unknown operators aside."""
+    """Validates one `matchExpressions[]` entry, except for unknown operators."""
     operator, values = requirement.get("operator"), requirement.get("values") or ()
     if operator in ("In", "NotIn") and not values:
         yield required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'")
@@ -168,7 +168,7 @@ def _binding(kind: str, obj: Object, old: Object | None) -> Iterator[Cause]:
 
 
 def _reference(role_ref: Object) -> dict[str, str]:
-    """A roleRef as upstream's message prints it."""
+    """Returns a roleRef as upstream's message prints it."""
     return {title: role_ref.get(key) or "" for title, key in _REFERENCE_FIELDS}
 
 

@@ -29,7 +29,7 @@ def create_controller(obj: Object) -> None:
 
 
 def selectable(obj: Object, path: str) -> str:
-    """`status.replicas`, the one field a controller is selected by."""
+    """Returns `status.replicas`, the only selectable field of a ReplicationController."""
     return str((obj.get("status") or {}).get("replicas") or 0)
 
 

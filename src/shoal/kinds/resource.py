@@ -1,7 +1,7 @@
-"""The dynamic resource allocation kinds of resource.k8s.io/v1: defaults and validation. Pure.
+"""DeviceClass, ResourceClaim and ResourceClaimTemplate of resource.k8s.io/v1: defaults and validation. Pure.
 
-ResourceSlices are in `resource_slices`, what claims ask for in `resource_requests`. Selectors are CEL, which is
-checked and not evaluated: allocating devices is a scheduler's work.
+ResourceSlices are in `resourceslice`, device requests in `requests`. CEL selectors are compiled but not evaluated:
+allocating devices is the scheduler's work.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NOT_IN_TEMPLATES = (
     "name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp",
     "deletionTimestamp", "deletionGracePeriodSeconds", "ownerReferences", "finalizers", "managedFields",
 )  # fmt: skip
-"""Of the metadata that claims get from a template, in the order in which they are told."""
+"""Metadata fields forbidden in a claim template, in the order in which they are reported."""
 _TOLD = {"uid": "uID"}
 
 
@@ -64,7 +64,7 @@ def _default_wanted(holder: Object, amounts: str = "") -> None:
 
 
 def settle_claim(obj: Object, old: Object | None = None) -> None:
-    """No requests are told in one way, after whoever wrote them in another has come to own them."""
+    """Stores empty requests as null, after field ownership is recorded."""
     _settle(obj["spec"])
 
 

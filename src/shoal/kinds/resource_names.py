@@ -1,4 +1,4 @@
-"""What the kinds of resource.k8s.io call things, and the lists they keep them in: the checks they share. Pure."""
+"""Validation shared by the kinds of resource.k8s.io: names, lists, conditions, taints and tolerations. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NOT_NORMAL = (
 
 
 def checked(values: Any, most: int, check: Check, path: str) -> list[Cause]:
-    """Each of a list; one that is too long is not looked at further."""
+    """Validates each item of a list. The items of a list that is too long are not validated."""
     values = values or ()
     if len(values) > most:
         return [too_many(path, len(values), most)]
@@ -46,7 +46,7 @@ def distinct(
     key: Callable[[Any], Hashable],
     shown: Callable[[Any], object] = str,
 ) -> list[Cause]:
-    """The same of a list in which no key comes twice; `shown` is how a key is told."""
+    """Validates a list in which no key may repeat. `print_key` converts a key for the message."""
     causes = checked(values, most, check, path)
     seen: set[Hashable] = set()
     for i, value in enumerate(values or () if len(values or ()) <= most else ()):
@@ -68,7 +68,7 @@ def driver_name(name: str, path: str) -> list[Cause]:
 
 
 def pool_name(name: str, path: str) -> list[Cause]:
-    """Subdomains, with slashes between them."""
+    """A pool name is DNS subdomains separated by slashes."""
     if not name:
         return [required(path)]
     causes = [too_long(path, POOL_LENGTH)] if len(name.encode()) > POOL_LENGTH else []
@@ -80,7 +80,7 @@ def label_name(name: str, path: str) -> list[Cause]:
 
 
 def qualified_name(name: str, path: str) -> list[Cause]:
-    """Of an attribute or a capacity: `id`, or `domain/id`. What has more slashes upstream lets pass."""
+    """Validates the name of an attribute or capacity: `id` or `domain/id`. Upstream accepts names with more slashes."""
     parts = name.split("/")
     if len(parts) == 1:
         return _identifier(name, path)
@@ -117,7 +117,7 @@ def unique_id(uid: str, path: str) -> list[Cause]:
 
 
 def raw_object(value: Any, path: str, longest: int) -> list[Cause]:
-    """An object nobody here reads."""
+    """Validates an opaque object that the server does not interpret."""
     if value is None:
         return [required(path)]
     if len(orjson.dumps(value)) > longest:
@@ -126,7 +126,7 @@ def raw_object(value: Any, path: str, longest: int) -> list[Cause]:
 
 
 def condition_types(obj: Object, path: str) -> list[Cause]:
-    """`bindingConditions` and `bindingFailureConditions`: both or none, and nothing in both."""
+    """Validates `bindingConditions` and `bindingFailureConditions`: both or none are set, and they do not overlap."""
     good, bad = (obj.get(field) or [] for field in ("bindingConditions", "bindingFailureConditions"))
     causes = checked(good, MOST_BINDING_CONDITIONS, _label_key, f"{path}.bindingConditions")
     causes += checked(bad, MOST_BINDING_CONDITIONS, _label_key, f"{path}.bindingFailureConditions")

@@ -1,4 +1,4 @@
-"""How much of a device's capacity may be asked for: values that are listed, or a range with steps. Pure."""
+"""Validation of a capacity's requestPolicy: valid values, or a range with steps. Pure."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _values(values: list[str], default: str, capacity: str, path: str) -> list[C
         return [invalid_value(where, value, f"option is larger than capacity value: {capacity}")]
 
     causes += distinct(values, MOST_VALUES, fits, path, _whole)
-    # A list that is too long is not looked into.
+    # A list that is too long is not searched.
     if len(values) > MOST_VALUES or not any(amount(value) == amount(default) for value in values):
         causes.append(invalid_value(path, default, "default value is not valid according to the requestPolicy"))
     return causes
@@ -74,7 +74,7 @@ def _steps(low: str, step: str, values: list[str], capacity: str, path: str) -> 
     if once > amount(capacity):
         causes.append(invalid_value(path, step, f"one step {once} is larger than capacity value: {capacity}"))
     for value in values:
-        # Upstream divides by a step of nothing.
+        # Upstream divides by zero for a zero step.
         if not _whole(step) or (_whole(value) - _whole(low)) % _whole(step):
             told = f"value is not a multiple of a given step ({step}) from ({low})"
             causes.append(invalid_value(path, value, told))
@@ -82,5 +82,5 @@ def _steps(low: str, step: str, values: list[str], capacity: str, path: str) -> 
 
 
 def _whole(value: Any) -> int:
-    """As upstream counts: rounded up to ones."""
+    """Rounds up to whole units, as upstream."""
     return -(-amount(value).nano // NANO)

@@ -1,4 +1,4 @@
-"""What a ResourceClaim asks for, and a DeviceClass offers: requests, constraints, configuration. Pure."""
+"""Validation of device requests, constraints and configuration of ResourceClaims and DeviceClasses. Pure."""
 
 from __future__ import annotations
 
@@ -19,15 +19,13 @@ from shoal.objects.errors import Cause, invalid_value, required, too_long
 from shoal.objects.names import is_dns1123_subdomain
 
 MOST, MOST_ALTERNATIVES = 32, 8
-"""Requests, constraints, configurations, selectors; and requests of which the first that is available is taken."""
+"""The limit of requests, constraints, configurations and selectors, and the limit of alternatives in firstAvailable."""
 EXPRESSION_BYTES = PARAMETERS_BYTES = 10 * 1024
 Names = dict[str, frozenset[str]]
-"""Of the requests of a claim, each with those of its alternatives."""
+"""Request names of a claim, each with the names of its alternatives."""
 
 _ONE_REQUEST = "exactly one of `exactly` or `firstAvailable` is required"
-_ONE_ATTRIBUTE = (
-    'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set'  # as it is said
-)
+_ONE_ATTRIBUTE = 'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set'
 _NO_REQUEST = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
 
 
@@ -36,7 +34,7 @@ def names_of(devices: Object) -> Names:
 
 
 def validate_devices(devices: Object, path: str) -> list[Cause]:
-    """`spec.devices` of a claim."""
+    """Validates `spec.devices` of a claim."""
     names = names_of(devices)
     causes = distinct(devices["requests"], MOST, _request, f"{path}.requests", name_of)
     causes += checked(
@@ -98,7 +96,7 @@ def _selector(selector: Object, path: str) -> list[Cause]:
     expression, where = selector["cel"].get("expression") or "", f"{path}.cel.expression"
     if len(expression.encode()) > EXPRESSION_BYTES:
         return [too_long(where, EXPRESSION_BYTES)]
-    # Only selectors need CEL; who has none starts without it.
+    # CEL is imported lazily: a server without device selectors starts without it.
     from shoal.kinds.resource_selectors import compiling  # noqa: PLC0415
 
     return compiling(expression, where)
@@ -129,7 +127,7 @@ def request_references(given: Any, path: str, names: Names) -> list[Cause]:
 
 
 def request_reference(name: str, path: str, names: Names) -> list[Cause]:
-    """The name of a request, or `request/alternative`."""
+    """Validates the name of a request, or `request/alternative`."""
     request, slash, alternative = name.partition("/")
     if "/" in alternative:
         return [invalid_value(path, name, _NO_REQUEST)]

@@ -1,6 +1,6 @@
-"""Selectors of devices: CEL about one `device`. Compiled to be checked; nothing here evaluates them. Pure.
+"""Device selectors: CEL expressions over one `device`. They are compiled for validation only, never evaluated. Pure.
 
-`cel.bind(name, value, expression)` is known to these expressions alone.
+`cel.bind(name, value, expression)` is available in these expressions only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from shoal.objects.errors import Cause, forbidden_field, invalid_value
 
 COST_LIMIT = 1_000_000
 _MOST = 32
-"""Attributes and capacities of a device, together."""
+"""The limit of attributes and capacities of a device together."""
 _DEVICE = Type(
     "object",
     (),
@@ -47,7 +47,7 @@ _SIZES: Mapping[tuple[str, ...], int] = {("driver",): 63, ("allowMultipleAllocat
 
 
 def compiling(expression: str, path: str) -> list[Cause]:
-    """What is wrong with it."""
+    """Returns the compile error or the exceeded cost limit as causes."""
     problem, cost = _compiled(expression)
     if problem:
         return [invalid_value(path, expression, problem)]
@@ -68,7 +68,7 @@ def _compiled(expression: str) -> tuple[str, int]:
 
 
 def _bound(node: Node) -> Node:
-    """`cel.bind(a, 1, a + 1)` is `[1].map(a, a + 1)[0]`, which has the same type and is as right or wrong."""
+    """Rewrites `cel.bind(a, 1, a + 1)` to `[1].map(a, a + 1)[0]`, which has the same type and the same errors."""
     for each in fields(node):
         setattr(node, each.name, _inside(getattr(node, each.name)))
     if not (isinstance(node, Call) and node.function == "bind" and len(node.args) == 3):

@@ -1,4 +1,4 @@
-"""ResourceSlices: the devices a driver has to offer, with their attributes, capacities and counters. Pure."""
+"""ResourceSlice: the devices of a driver with attributes, capacities and counters. Defaults and validation. Pure."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def default_slice(obj: Object) -> None:
     for counters in spec.get("sharedCounters") or ():
         _default_amounts(counters.get("counters"))
     for device in spec.get("devices") or ():
-        # Behind gates that are closed by default.
+        # Fields of feature gates that are off by default.
         device.pop("nodeAllocatableResourceMappings", None)
         for attribute in (device.get("attributes") or {}).values():
             for field in _LISTS:
@@ -80,7 +80,7 @@ def _default_policy(policy: Object) -> None:
 
 
 def date_taints(obj: Object, now: str) -> None:
-    """A taint without a time has been there since now."""
+    """Sets timeAdded of taints without one to now."""
     for device in obj["spec"].get("devices") or ():
         for one in device.get("taints") or ():
             fill(one, timeAdded=now)
@@ -131,7 +131,7 @@ def _pool(pool: Object) -> list[Cause]:
 
 
 def _places(spec: Object) -> list[Cause]:
-    """On which nodes the devices are: told in one way out of four."""
+    """Validates that exactly one of the four node fields of a slice is set."""
     causes, given = _where(spec, "spec", "must be either unset or set to a non-empty string", _one_term)
     each = spec.get("perDeviceNodeSelection")
     if each:
@@ -157,7 +157,7 @@ def _one_term(selector: Object, path: str) -> list[Cause]:
 def _where(
     obj: Object, path: str, empty: str, check_selector: Check = validate_node_selector
 ) -> tuple[list[Cause], list[str]]:
-    """Of a slice or a device: what is wrong with where it is, and by which fields that is told."""
+    """Validates the node fields of a slice or a device. Returns the causes and the fields that are set."""
     name, selector, everywhere = (obj.get(field) for field in _WHERE[:3])
     causes: list[Cause] = []
     given = []
@@ -254,7 +254,7 @@ def _attribute(attribute: Object, path: str) -> list[Cause]:
 
 
 def _short(key: str) -> str:
-    """A key as paths have it: what is too long for any name loses its middle."""
+    """Returns a key as paths print it: too long keys lose their middle."""
     most = 63 + 1 + 32
     if len(key) <= most:
         return key

@@ -1,4 +1,4 @@
-"""The status of a ResourceClaim: what is allocated, for whom, and what drivers tell of it. Pure."""
+"""The status of a ResourceClaim: allocation, consumers, and device status of drivers. Validation. Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _UNLIMITED = 1 << 62
 
 
 def drop_given_back(new: Object, old: Object) -> None:
-    """What drivers have told of devices that are allocated no more goes with them."""
+    """Removes the device status of devices that are no longer allocated."""
     status = new.get("status") or {}
     gone = _allocated(old.get("status") or {}) - _allocated(status)
     if gone and status.get("devices"):
@@ -78,7 +78,7 @@ def _allocated(status: Object) -> set[tuple[str, ...]]:
 
 
 def device_id(device: Object) -> tuple[str, ...]:
-    """By which a device is known: its driver first."""
+    """Returns the identity of a device: driver, pool, device and share id."""
     return tuple(device.get(field) or "" for field in ("driver", "pool", "device", "shareID"))
 
 

@@ -1,4 +1,6 @@
-"""Resource lists (`limits`, `requests`, `capacity`, `hard`): canonical quantities, names and amounts. Pure."""
+"""Resource lists (`limits`, `requests`, `capacity`, `hard`): canonical quantities, and validation of names and
+quantities. Pure.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +30,11 @@ _CONTAINER = frozenset({"cpu", "memory", "ephemeral-storage"})
 
 
 class NotAQuantity(BadRequest):
-    """What upstream could not read into an object at all; who knows the kind says so in front."""
+    """Upstream cannot decode the object at all. The caller, which knows the kind, adds the prefix of the message."""
 
 
 def default_list(holder: Object | None, field: str) -> None:
-    """Writes the quantities of a resource list as upstream stores them: canonical, in thousandths at the finest."""
+    """Rewrites the quantities of a resource list as upstream stores them: canonical, with at most milli precision."""
     found = (holder or {}).get(field)
     if isinstance(found, dict):
         for name, value in found.items():
@@ -47,7 +49,7 @@ def canonical(value: str | int | float) -> str:
 
 
 def canonical_alone(value: str | int | float) -> str:
-    """Of a quantity that is in no list: as fine as it was written."""
+    """Returns a quantity outside of a resource list in canonical form, with its full precision."""
     try:
         return str(Quantity.parse(value))
     except ValueError as error:
@@ -63,12 +65,12 @@ def _canonical(value: str | int | float) -> str:
 
 
 def amount(value: object) -> Quantity:
-    """Of a quantity that has been through defaulting; one that is not there is none."""
+    """Parses a defaulted quantity; an absent one is zero."""
     return Quantity.parse(value) if isinstance(value, str | int | float) else ZERO
 
 
 def validate_requirements(resources: Object, path: str, name_rule: NameRule | None = None) -> list[Cause]:
-    """`resources` of a container or a pod: names, amounts, and requests within limits."""
+    """Validates `resources` of a container or pod: names, quantities, and requests not above limits."""
     rule = name_rule or container_resource_name
     causes: list[Cause] = []
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
@@ -134,7 +136,7 @@ def _native(name: str) -> bool:
 
 
 def is_extended(name: str) -> bool:
-    """Whether it is a resource that is neither Kubernetes' own nor a quota's name for one."""
+    """Reports whether the name is an extended resource: neither a native one nor a quota's name for one."""
     return not _native(name) and not name.startswith("requests.") and not is_qualified_name(f"requests.{name}")
 
 

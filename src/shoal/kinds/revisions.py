@@ -1,6 +1,6 @@
-"""ControllerRevisions: the pod templates that a StatefulSet or DaemonSet has had, as objects of their own. Pure.
+"""ControllerRevisions: the history of pod templates of a StatefulSet or DaemonSet. Pure.
 
-What is kept is the patch that gives the template back, as upstream keeps it, so that kubectl can show and undo it.
+The data is the patch that restores the template, as upstream stores it, so kubectl can show and undo it.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from shoal.kinds.deployments import safe_encoded
 Object = dict[str, Any]
 
 HASH = "controller.kubernetes.io/hash"
-"""On a ControllerRevision: the hash of what it keeps."""
+"""Label of a ControllerRevision: the hash of its data."""
 POD_REVISION = "controller-revision-hash"
-"""On a pod: of which revision it is."""
+"""Label of a pod: the hash of its revision."""
 
 _LONGEST_PREFIX = 223
 _NOT_COPIED = frozenset({"shoal.dev/cluster"})
 
 
 def ordered(revisions: list[Object]) -> list[Object]:
-    """Oldest first."""
+    """Sorts oldest first."""
     return sorted(revisions, key=_age)
 
 
@@ -36,12 +36,12 @@ def number_of(revision: Object) -> int:
 
 
 def data_of(owner: Object) -> Object:
-    """What is to be kept of the owner."""
+    """Returns the data of a revision of the owner."""
     return {"spec": {"template": {**owner["spec"]["template"], "$patch": "replace"}}}
 
 
 def template_of(revision: Object) -> Object | None:
-    """The pod template a revision keeps; None: it keeps something else."""
+    """Returns the pod template of a revision; None: it has other data."""
     template = ((revision.get("data") or {}).get("spec") or {}).get("template")
     if not isinstance(template, dict):
         return None
@@ -49,13 +49,13 @@ def template_of(revision: Object) -> Object | None:
 
 
 def restored(owner: Object, revision: Object) -> Object:
-    """The owner with the template of the revision."""
+    """Returns the owner with the template of the revision."""
     template = template_of(revision)
     return owner if template is None else {**owner, "spec": {**owner["spec"], "template": template}}
 
 
 def same_as(owner: Object, revisions: list[Object]) -> Object | None:
-    """The newest of the revisions that keeps the owner's template. They are ordered."""
+    """Returns the newest revision that equals the owner's template. `revisions` are sorted."""
     template = owner["spec"]["template"]
     return next((one for one in reversed(revisions) if template_of(one) == template), None)
 
@@ -65,7 +65,7 @@ def next_number(revisions: list[Object]) -> int:
 
 
 def hash_of(data: Object, collisions: int) -> str:
-    """As upstream's: FNV-1 of the JSON, then of the number of collisions, in letters that make no words."""
+    """Returns upstream's hash: FNV-1 of the JSON and the collision count, safe-encoded."""
     value = 2166136261
     for byte in f"{_text(data)}{collisions}".encode():
         value = value * 16777619 & 0xFFFFFFFF ^ byte
@@ -77,7 +77,9 @@ def _text(data: Object) -> str:
 
 
 def new_revision(owner: Object, reference: Object, number: int, collisions: int) -> Object:
-    """`reference` is the one to the owner. Whoever looks for a hash finds it under either label."""
+    """`reference` is the reference to the owner. The hash is under the label that readers of the owner's kind
+    expect.
+    """
     metadata, data = owner["metadata"], data_of(owner)
     hashed = hash_of(data, collisions)
     labels = (owner["spec"]["template"].get("metadata") or {}).get("labels") or {}
@@ -92,7 +94,7 @@ def new_revision(owner: Object, reference: Object, number: int, collisions: int)
             "annotations": {key: value for key, value in given.items() if key not in _NOT_COPIED},
             "ownerReferences": [reference],
         },
-        # kubectl compares letter by letter, in the order that Go would write.
+        # kubectl compares the bytes, in Go's key order.
         "data": json.loads(_text(data)),
         "revision": number,
     }

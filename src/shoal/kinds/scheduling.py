@@ -1,4 +1,4 @@
-"""PriorityClass of scheduling.k8s.io/v1: defaults, validation, and the two classes every cluster has. Pure."""
+"""PriorityClass of scheduling.k8s.io/v1: defaults, validation, and the two system classes of every cluster. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from shoal.kinds.checks import Object, fill, immutable, one_of
 from shoal.objects.errors import Cause, forbidden_field
 
 HIGHEST = 1_000_000_000
-"""Of a class that users define."""
+"""The maximum value of a user-defined class."""
 _SYSTEM = 2 * HIGHEST
 SYSTEM_PREFIX = "system-"
 _SYSTEM_CLASSES = {
@@ -26,7 +26,7 @@ def default_priority_class(obj: Object) -> None:
 
 
 def create_priority_class(obj: Object) -> None:
-    """Its generation is 1 and stays so: nothing that counts can change."""
+    """Sets generation 1, which never changes: no counted field is mutable."""
     obj["metadata"]["generation"] = 1
 
 

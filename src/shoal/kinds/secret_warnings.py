@@ -1,6 +1,6 @@
-"""Whether the certificate and the key of a Secret of type `kubernetes.io/tls` fit together. Go's words; pure.
+"""Warns when certificate and key of a `kubernetes.io/tls` Secret do not match. Go's words; pure.
 
-`cryptography` is imported at the first Secret that has two PEMs.
+`cryptography` is imported on the first Secret with two PEMs.
 """
 
 from __future__ import annotations

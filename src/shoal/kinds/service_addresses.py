@@ -1,6 +1,6 @@
-"""The addresses of a Service and their families: what must hold before any is allocated. Upstream's words; pure.
+"""Cluster IPs and IP families of a Service: validation before allocation. Upstream's words; pure.
 
-Where something of this is wrong, nothing else about the Service is told.
+If one of these checks fails, no other error of the Service is reported.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _single(spec: Object, many: list[str], families: list[str]) -> list[Cause]:
 
 
 def fixed_addresses(spec: Object, old: Object) -> list[Cause]:
-    """What an update may not change."""
+    """Returns causes for immutable address fields that an update changes."""
     if "ExternalName" in (spec.get("type"), old.get("type")) or (is_headless(spec) and is_headless(old)):
         return []
     new_ips, old_ips = spec.get("clusterIPs") or [], old.get("clusterIPs") or []

@@ -52,7 +52,7 @@ def validate_service(obj: Object, old: Object | None) -> list[Cause]:
 
 
 def _source_ranges(spec: Object, old: Object) -> list[Cause]:
-    """What was there may stay, whatever it is."""
+    """Existing ranges are not validated again."""
     path, had = "spec.LoadBalancerSourceRanges", old.get("loadBalancerSourceRanges") or ()
     causes = [] if spec.get("type") == "LoadBalancer" else [forbidden_field(path, BALANCED)]
     for i, network in enumerate(spec["loadBalancerSourceRanges"]):
@@ -184,7 +184,7 @@ def _balancing(spec: Object) -> list[Cause]:
 
 
 def endpoint_ip(value: str, path: str) -> list[Cause]:
-    """An address somebody else must be able to reach."""
+    """Rejects addresses that other hosts cannot reach."""
     address = parse_ip(value)
     if address is None:
         return [invalid_value(path, value, "must be a valid IP address")]

@@ -1,4 +1,4 @@
-"""What is odd about a valid Service, and told beside the answer. Upstream's words; pure."""
+"""Warnings about valid Services, sent with the response. Upstream's words; pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Service of core/v1: what a new one gets, what an update keeps and drops. Pure.
+"""Service of core/v1: defaults, create and update preparation. Pure.
 
-Which address and ports a service gets depends on the other services: `apiserver.admission.addresses`.
+Allocation of cluster IPs and node ports depends on other Services and is in `apiserver.admission`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ Object = dict[str, Any]
 
 NETWORK = "10.0.0.0/16"
 API_ADDRESS = "10.0.0.1"
-"""The first address of the service network, as upstream takes it for `default/kubernetes`."""
+"""The first address of the service CIDR, which upstream gives to `default/kubernetes`."""
 WITH_NODE_PORTS = ("NodePort", "LoadBalancer")
 AFFINITY_SECONDS = 10800
 HEADLESS = "service.kubernetes.io/headless"
-"""Label of the Endpoints and EndpointSlices of a Service without an address."""
+"""Label of the Endpoints and EndpointSlices of a headless Service."""
 
 
 def is_headless(spec: Object) -> bool:
@@ -71,7 +71,7 @@ def needs_health_check(spec: Object) -> bool:
 
 
 def pair_addresses(spec: Object, old: Object) -> None:
-    """Keeps `clusterIP` and the first of `clusterIPs` one, when the client wrote only the first."""
+    """Keeps `clusterIP` equal to the first of `clusterIPs` when the client changed only the first."""
     single, many = spec.get("clusterIP"), spec.get("clusterIPs")
     if single and (not many or (many == old.get("clusterIPs") and single != old.get("clusterIP"))):
         spec["clusterIPs"] = [single]
@@ -80,7 +80,7 @@ def pair_addresses(spec: Object, old: Object) -> None:
 
 
 def update_service(new: Object, old: Object) -> None:
-    """What was allocated stays when the client leaves it out, and goes when the type has no use for it."""
+    """Keeps allocated values the client omits, and drops those the new type does not use."""
     spec, before = new["spec"], old.get("spec") or {}
     _keep_allocated(spec, before)
     pair_addresses(spec, before)
@@ -92,7 +92,7 @@ def update_service(new: Object, old: Object) -> None:
     if before.get("type") in WITH_NODE_PORTS and spec.get("type") not in WITH_NODE_PORTS:
         had = {port.get("nodePort") for port in before.get("ports") or ()}
         if all(port.get("nodePort") in had for port in spec.get("ports") or () if port.get("nodePort")):
-            # The ports of a patched object are those of the old one too.
+            # A patched object shares its ports with the old one.
             spec["ports"] = [{k: v for k, v in port.items() if k != "nodePort"} for port in spec.get("ports") or ()]
     if needs_health_check(before) and not needs_health_check(spec):
         _drop_kept(spec, before, "healthCheckNodePort")
@@ -105,7 +105,7 @@ def update_service(new: Object, old: Object) -> None:
 
 
 def _drop_kept(spec: Object, before: Object, *fields: str) -> None:
-    """What the client has not changed either."""
+    """Drops fields the client did not change either."""
     for field in fields:
         if spec.get(field) == before.get(field):
             spec.pop(field, None)
@@ -128,7 +128,7 @@ def _keep_allocated(spec: Object, before: Object) -> None:
 
 
 def _keep_node_ports(ports: list[Object], before: list[Object]) -> None:
-    """By the name of the port: the rest of it may have changed."""
+    """Keeps node ports by port name: other fields of the port may have changed."""
     had = {port.get("name"): port.get("nodePort") for port in before}
     used = {port.get("nodePort") for port in ports} & set(had.values())
     for port in ports:

@@ -1,4 +1,4 @@
-"""Simulated nodes: the names by which users choose what happens on them. Pure."""
+"""Simulated nodes: labels and annotations by which users control their behaviour. Pure."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 Object = dict[str, Any]
 
 LABEL = "shoal.dev/simulated"
-"""On a Node, `true`: no kubelet is there, Shoal plays it."""
+"""Label of a Node, `true`: it has no kubelet, Shoal simulates it."""
 SIMULATE = "shoal.dev/simulate"
-"""Annotation on a Pod or Node: which of the stages' alternatives it takes."""
+"""Annotation of a Pod or Node: which alternative of the stages it takes."""
 STARTUP_DELAY = "shoal.dev/startup-delay"
-"""Annotation on a Node: how long after its creation it becomes Ready, such as 30s."""
+"""Annotation of a Node: the delay between creation and Ready, such as 30s."""
 RUN_FOR = "shoal.dev/run-for"
 """Annotation on a Pod: how long it runs before it completes or crashes."""
 
 EVENTS = "shoal.dev/events"
-"""Annotation on a Node, `true`: its kubelet writes Events about the containers of its pods."""
+"""Annotation of a Node, `true`: its simulated kubelet records Events about the containers of its pods."""
 
 
 def is_simulated(node: Object) -> bool:
@@ -31,7 +31,7 @@ def tells_events(node: Object) -> bool:
 def simulated_node(
     name: str, capacity: Mapping[str, str], zone: str, labels: Mapping[str, str], *, events: bool = False
 ) -> Object:
-    """As a kubelet registers its node. What it does not say, whoever animates it adds."""
+    """Returns a Node as a kubelet registers it. The simulated kubelet adds missing fields."""
     own = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
     own |= {"topology.kubernetes.io/zone": zone} if zone else {}
     metadata: Object = {"name": name, "labels": {**own, **labels, LABEL: "true"}}

@@ -1,7 +1,8 @@
-"""The sizes of simulated machines: what an EmbeddedMachine of each is, and how a MachineDeployment announces it.
+"""The sizes of simulated machines: the EmbeddedMachine spec of each, and the capacity annotations of its
+MachineDeployment.
 
-The provisioner buys by the annotations, the provider makes nodes of the machines: both come from this table. The
-schemas of EmbeddedMachines and the stages of simulated nodes repeat the default one, as data.
+The provisioner buys by the annotations and the provider creates nodes from the machines: both use this table. The
+schemas of EmbeddedMachines and the stages of simulated nodes repeat the default size as data.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ ARCHITECTURE, SYSTEM = "amd64", "linux"
 ON_DEMAND = "on-demand"
 
 CAPACITY = "capacity.cluster-autoscaler.kubernetes.io/"
-"""What a node of a MachineDeployment will have, as the cluster autoscaler reads it."""
+"""Prefix of scale-from-zero annotations: the capacity of a MachineDeployment's nodes, as the cluster autoscaler reads
+it.
+"""
 PRICE = "cluster.x-k8s.io/machine-current-price"
 MEMBER = "node.cluster.x-k8s.io/karpenter-member"
-"""On a MachineDeployment: the provisioner may buy from it."""
+"""Label of a MachineDeployment the provisioner may use."""
 UNREGISTERED: Object = {"key": "karpenter.sh/unregistered", "effect": "NoExecute"}
-"""Keeps pods off a bought node until the provisioner knows it."""
+"""Keeps pods off a provisioned node until the provisioner has registered it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +45,9 @@ class Size:
 
 
 DEFAULT = Size("default", "4", "16Gi", "0.08")
-"""Of the nodes a ManagedCluster asks for by number."""
+"""The size of declared nodes of a ManagedCluster."""
 BOUGHT = (Size("small", "2", "8Gi", "0.04"), Size("medium", "4", "16Gi", "0.08"), Size("large", "16", "64Gi", "0.30"))
-"""Of those the provisioner chooses from."""
+"""The sizes the provisioner chooses from."""
 
 
 def machine_spec(size: Size, *, bought: bool) -> Object:
@@ -60,7 +63,7 @@ def machine_spec(size: Size, *, bought: bool) -> Object:
 
 
 def node_labels(spec: Mapping[str, Any]) -> dict[str, str]:
-    """Of every node of EmbeddedMachines with such a spec, whichever machine it is."""
+    """Returns the labels that all nodes of EmbeddedMachines with this spec share."""
     return {
         "node.kubernetes.io/instance-type": spec.get("instanceType") or DEFAULT.name,
         "topology.kubernetes.io/zone": spec.get("zone") or ZONE,
@@ -72,7 +75,7 @@ def node_labels(spec: Mapping[str, Any]) -> dict[str, str]:
 
 
 def announcement(size: Size) -> dict[str, str]:
-    """The annotations of a MachineDeployment whose machines have that size."""
+    """Returns the capacity annotations of a MachineDeployment with machines of that size."""
     labels = node_labels(machine_spec(size, bought=False))
     return {
         f"{CAPACITY}cpu": size.cpu,

@@ -1,4 +1,4 @@
-"""The kinds of storage.k8s.io/v1: defaults, validation, and what of them never changes. Pure."""
+"""The kinds of storage.k8s.io/v1: defaults, validation and immutable fields. Pure."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def default_storage_class(obj: Object) -> None:
 
 
 def simulated_class() -> Object:
-    """The class every cluster starts with: its volumes exist as objects only."""
+    """Returns the StorageClass every cluster starts with: its volumes exist only as objects."""
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",
@@ -53,7 +53,9 @@ def simulated_class() -> Object:
 
 
 def default_class(classes: Iterable[Object]) -> str:
-    """The name of the one that claims get which name none: the newest of those marked, by name among equals."""
+    """Returns the name of the default StorageClass: the newest one marked as default, the first by name among
+    equals.
+    """
     marked = [one["metadata"] for one in classes if _is_default(one["metadata"].get("annotations") or {})]
     marked.sort(key=lambda metadata: metadata["name"])
     newest = max((metadata.get("creationTimestamp") or "" for metadata in marked), default="")
@@ -77,7 +79,7 @@ def validate_storage_class(obj: Object, old: Object | None) -> list[Cause]:
 
 def _topologies(terms: list[Object]) -> list[Cause]:
     causes: list[Cause] = []
-    # A term that asks for nothing is taken for one that was there before.
+    # An empty term counts as a duplicate.
     before: list[dict[str, set[str]]] = [{}]
     for i, term in enumerate(terms):
         path, wanted = f"allowedTopologies[{i}].matchLabelExpressions", dict[str, set[str]]()
@@ -178,7 +180,7 @@ def _source(source: Object) -> list[Cause]:
 def _volume_error(error: Object, path: str) -> list[Cause]:
     causes = []
     if len((error.get("message") or "").encode()) > MESSAGE_BYTES:
-        # The number told is upstream's, and not the one it compares with.
+        # Upstream reports this limit although it compares with the other.
         causes.append(too_long(f"{path}.message", METADATA_BYTES))
     if (error.get("errorCode") or 0) < 0:
         causes.append(
@@ -203,12 +205,12 @@ def update_driver(new: Object, old: Object) -> None:
     spec, before = new["spec"], old["spec"]
     _drop_disabled(spec, before)
     if spec != before:
-        # Counted from the first change on; a new one has none.
+        # The generation is counted from the first change on; a new object has none.
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
 
 def _drop_disabled(spec: Object, before: Object) -> None:
-    """A field that is behind a gate which is off by default."""
+    """Drops a field of a feature gate that is off by default."""
     if before.get("preventPodSchedulingIfMissing") is None:
         spec.pop("preventPodSchedulingIfMissing", None)
 
@@ -268,7 +270,7 @@ def default_node(obj: Object) -> None:
 
 
 def keep_node(obj: Object, old: Object | None = None) -> None:
-    # Who writes an empty list owns it; it is stored as one that is not there.
+    # The writer of an empty list owns it; it is stored as null.
     obj["spec"]["drivers"] = obj["spec"]["drivers"] or None
 
 

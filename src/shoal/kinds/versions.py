@@ -1,8 +1,8 @@
-"""Kubernetes versions a cluster may have, and which of today's built-in APIs each of them had.
+"""The Kubernetes versions a cluster may have, and which of today's built-in APIs each of them serves.
 
-What is served at a version is what upstream's release of that minor served of the stable APIs; the schemas are always
-the newest. A cluster goes forward by any number of minors and never back: what a newer one let it store, an older one
-could not show.
+A version serves the stable APIs that upstream's release of that minor served; the schemas are always the newest. A
+cluster may be upgraded by any number of minors but never downgraded: an older version could not serve what a newer one
+stored.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from shoal.objects.errors import Cause, forbidden_field, not_supported
 Object = dict[str, Any]
 
 KUBERNETES = "v1.36.4"
-"""Of a cluster that names none: the release whose APIs the server speaks."""
+"""The version of a cluster without one: the release whose APIs the server implements."""
 OLDEST, NEWEST = 27, 36
 """Minors of version 1."""
 SUPPORTED = tuple(f"v1.{minor}" for minor in range(OLDEST, NEWEST + 1))
@@ -37,14 +37,14 @@ SINCE: dict[str, int] = {
     "mutatingadmissionpolicies.admissionregistration.k8s.io": 36,
     "mutatingadmissionpolicybindings.admissionregistration.k8s.io": 36,
 }
-"""The first minor with the stable version of an API; all others are older than the oldest minor here."""
+"""The first minor with the stable version of an API. All other APIs are older than the oldest minor here."""
 DEPRECATED = {"endpoints": 33}
-"""The first minor that warns of a stable API; all others have warned before the oldest minor here."""
+"""The first minor that warns about a stable API. All other warnings are older than the oldest minor here."""
 
 
 @lru_cache(maxsize=256)
 def minor_of(version: str) -> int:
-    """Of a version such as v1.34.2; empty is the server's own. 0: it is none that can be served."""
+    """Returns the minor of a version such as v1.34.2; an empty one is the server's. 0: the version is not supported."""
     if not version:
         return NEWEST
     major, _, rest = version.removeprefix("v").partition(".")
@@ -53,7 +53,7 @@ def minor_of(version: str) -> int:
 
 
 def serves(minor: int, name: str) -> bool:
-    """Whether that minor has a stable API, named `plural.group`, or `plural/subresource` in the core group."""
+    """Reports whether the minor has a stable API, named `plural.group`, or `plural/subresource` in the core group."""
     return SINCE.get(name, 0) <= minor
 
 
@@ -62,7 +62,7 @@ def warns(minor: int, name: str) -> bool:
 
 
 def problem(wanted: str, current: str | None) -> Cause | None:
-    """Why a cluster cannot have the version; `current` is the one it has, None for a new one."""
+    """Returns why a cluster cannot have the version. `current` is its version, None for a new cluster."""
     minor = minor_of(wanted)
     if not minor:
         return not_supported("spec.version", wanted, SUPPORTED)
@@ -77,7 +77,9 @@ def validate_logical_cluster(obj: Object, old: Object | None) -> list[Cause]:
 
 
 def validate_hosted(obj: Object, old: Object | None) -> list[Cause]:
-    """Of a kind that asks for a cluster to be hosted: with an empty version it is not known here which one it has."""
+    """Validates the version of a kind that requests a hosted cluster. With an empty version the actual one is not known
+    here.
+    """
     wanted, current = _version(obj), _version(old or {})
     if not wanted or (obj.get("spec") or {}).get("infrastructure", "embedded") != "embedded" or not _changed(obj, old):
         return []
@@ -86,7 +88,7 @@ def validate_hosted(obj: Object, old: Object | None) -> list[Cause]:
 
 
 def _changed(obj: Object, old: Object | None) -> bool:
-    """What was accepted once is no reason to refuse other changes."""
+    """An unchanged version is not validated again: it must not block other changes."""
     return old is None or _version(obj) != _version(old)
 
 

@@ -1,6 +1,6 @@
-"""The sources a PersistentVolume can have: defaults, and validation in upstream's order and words. Pure.
+"""PersistentVolume sources: defaults, and validation in upstream's order and words. Pure.
 
-A volume has one; what is wrong within a second one nobody looks at.
+A volume has one source. The fields of a second one are not validated.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ _DEFAULTS: dict[str, dict[str, object]] = {
     "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
 }
 _ALWAYS = (("iscsi", "lun"), ("azureFile", "secretNamespace"), ("scaleIO", "secretRef"))
-"""Go writes them even when nobody set them."""
+"""Fields Go writes even when unset."""
 _PLACES = {"gcePersistentDisk": "persistentDisk"}
-"""Where upstream says another name than the field's."""
+"""Path names of upstream that differ from the field."""
 _PAIRS = "must be a host:port pair or multiple pairs separated by commas"
 _match_initiator = {
     "iqn": re.compile(r"iqn\.\d{4}-\d{2}\.([A-Za-z0-9.-]+)(:[^,;*&$|\s]+)\Z").search,
@@ -70,12 +70,12 @@ def default_sources(spec: Object) -> None:
 
 
 def sources(spec: Object) -> list[str]:
-    """The names of those a volume has, in upstream's order; more than one is wrong."""
+    """Returns the names of the sources that are set, in upstream's order. More than one is an error."""
     return [kind for kind in _ORDER if spec.get(kind) is not None]
 
 
 def validate_sources(spec: Object, path: str, name: str) -> list[Cause]:
-    """Of the volume called `name`."""
+    """Validates the sources of the volume called `name`."""
     causes: list[Cause] = []
     found = sources(spec)
     for i, kind in enumerate(found):
@@ -98,7 +98,7 @@ def _again(kind: str) -> str:
 
 
 def driver_name(name: str, path: str) -> list[Cause]:
-    """Of a CSI driver."""
+    """Validates the name of a CSI driver."""
     if not name:
         return [required(path)]
     causes = [too_long(path, DRIVER_NAME_LENGTH)] if len(name) > DRIVER_NAME_LENGTH else []

@@ -1,4 +1,4 @@
-"""PersistentVolumes: defaults, validation and warnings in upstream's words; what they share with claims. Pure."""
+"""PersistentVolumes: defaults, validation and warnings in upstream's words, and helpers shared with claims. Pure."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ BIND_COMPLETED, BOUND_BY_CONTROLLER = "pv.kubernetes.io/bind-completed", "pv.kub
 PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 PROVISIONERS = ("volume.beta.kubernetes.io/storage-provisioner", "volume.kubernetes.io/storage-provisioner")
-"""Annotations of a claim: who is to make its volume."""
+"""Annotations of a claim: the provisioner that should create its volume."""
 MOUNT_OPTIONS = "volume.beta.kubernetes.io/mount-options"
 _MOUNTED = frozenset({
     "gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "nfs", "rbd", "quobyte", "iscsi", "cinder", "cephfs",
     "azureFile", "vsphereVolume", "azureDisk", "photonPersistentDisk",
 })  # fmt: skip
-"""Sources that can be mounted with options."""
+"""Sources that support mount options."""
 
 
 def class_of(obj: Object) -> str | None:
-    """The storage class of a claim or a volume; None: nobody said anything about it."""
+    """Returns the storage class of a claim or volume; None: not set."""
     annotations = obj["metadata"].get("annotations") or {}
     if CLASS_ANNOTATION in annotations:
         return str(annotations[CLASS_ANNOTATION])
@@ -107,7 +107,7 @@ def validate_volume(obj: Object, old: Object | None) -> list[Cause]:
 
 
 def validate_inline(spec: Object, path: str) -> list[Cause]:
-    """A volume that is part of an attachment, not an object of its own."""
+    """Validates the inline volume of a VolumeAttachment."""
     alone = "may not be specified in the context of inline volumes"
     causes = [forbidden_field(f"{path}.{field}", alone) for field in ("claimRef", "capacity") if spec.get(field)]
     if spec.get("csi") is None:
@@ -150,7 +150,7 @@ def _recycled_root(spec: Object, path: str) -> list[Cause]:
 
 
 def _attributes_class(spec: Object) -> list[Cause]:
-    """Of a volume; a claim may take its own back by an empty one."""
+    """Applies to volumes; a claim may reset its own with an empty name."""
     name, path = spec["volumeAttributesClassName"], "spec.volumeAttributesClassName"
     causes = said(path, name, is_dns1123_subdomain(name)) if name else [required(path, "an empty string is disallowed")]
     if spec.get("csi") is None:
@@ -167,7 +167,7 @@ def _volume_update(spec: Object, old: Object) -> list[Cause]:
     new_source, old_source = _source_of(spec), _source_of(old)
     expand = "controllerExpandSecretRef"
     if (old.get("csi") or {expand: True}).get(expand) is None and "csi" in new_source:
-        # Set once, it stays.
+        # It may be set once.
         new_source["csi"] = {field: value for field, value in new_source["csi"].items() if field != expand}
     if not same(new_source, old_source):
         why = "spec.persistentvolumesource is immutable after creation\n" + difference(new_source, old_source, "spec")
@@ -183,7 +183,7 @@ _GENERAL = {
     "beta.kubernetes.io/arch": "kubernetes.io/arch",
     "beta.kubernetes.io/instance-type": "node.kubernetes.io/instance-type",
 }
-"""Labels of nodes, and what they are called since."""
+"""Beta node labels and their GA names."""
 
 
 def _kept_affinity(spec: Object, old: Object) -> list[Cause]:
@@ -194,7 +194,7 @@ def _kept_affinity(spec: Object, old: Object) -> list[Cause]:
 
 
 def _renamed(before: Any, new: Any) -> Any:
-    """The same, with the labels that `new` has by their later names."""
+    """Returns `before` with the GA labels that `new` uses."""
     if isinstance(before, dict) and isinstance(new, dict):
         key = before.get("key")
         renamed = {"key": new["key"]} if key in _GENERAL and new.get("key") == _GENERAL[key] else {}

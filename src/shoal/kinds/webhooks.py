@@ -1,4 +1,4 @@
-"""Webhook configurations as the server uses them: read once, matched against every write. Pure."""
+"""Webhook configurations as the server uses them: parsed once, matched against every write. Pure."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from shoal.objects.selectors import LabelSelector, from_label_selector
 Object = dict[str, Any]
 
 EXEMPT = "admissionregistration.k8s.io"
-"""Whoever registered a webhook that refuses everything can still take it back."""
+"""Group whose objects webhooks never see, so that a webhook that rejects everything can be deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """The other end: a URL, or a port of a Service of the cluster and a path there."""
+    """The endpoint of a webhook: a URL, or port and path of a Service in the cluster."""
 
     url: str = ""
     namespace: str = ""
@@ -58,16 +58,16 @@ class Hook:
     namespaces: LabelSelector
     objects: LabelSelector
     conditions: tuple[str, ...]
-    """In CEL."""
+    """CEL expressions."""
     harmless: bool
-    """May be called for a dry run."""
+    """It may be called for a dry run."""
     reviews: tuple[str, ...]
     reinvoked: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """Of a CustomResourceDefinition whose versions a webhook converts."""
+    """The conversion webhook of a CustomResourceDefinition."""
 
     definition: str
     where: Where
@@ -75,7 +75,7 @@ class Conversion:
 
 
 def read_conversion(crd: Object) -> Conversion | None:
-    """None where only the apiVersion differs."""
+    """None: versions differ only in apiVersion."""
     conversion = crd["spec"].get("conversion") or {}
     webhook = conversion.get("webhook") or {}
     if conversion.get("strategy") != "Webhook" or not webhook.get("clientConfig"):
@@ -89,7 +89,7 @@ def _has(values: frozenset[str], value: str) -> bool:
 
 
 def read_hooks(configuration: Object) -> Iterator[Hook]:
-    """In their order, of a configuration that was validated."""
+    """Yields the webhooks of a validated configuration in their order."""
     for hook in configuration.get("webhooks") or ():
         yield Hook(
             configuration=configuration["metadata"]["name"],
@@ -123,7 +123,7 @@ def read_where(config: Object) -> Where:
 
 
 def decoded(bundle: object) -> bytes:
-    """A caBundle; one of nothing but white space is none."""
+    """Decodes a caBundle. White space only counts as empty."""
     try:
         return base64.b64decode(bundle, validate=True).strip() if isinstance(bundle, str) else b""
     except binascii.Error:

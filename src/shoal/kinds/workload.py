@@ -1,4 +1,4 @@
-"""Cluster of workload.kcp.dev, called workload Cluster here: names, labels, accessors. The CRD is in `crds/root`."""
+"""Cluster of workload.kcp.dev, called WorkloadCluster here: names, labels, accessors. The CRD is in `crds/root`."""
 
 from __future__ import annotations
 
@@ -16,35 +16,36 @@ KIND = "Cluster"
 PLURAL = "clusters"
 
 ASSIGNED = "workloads.kcp.dev/cluster"
-"""Label of an object on the hub: the workload Cluster it is to be in."""
+"""Label of an object on the hub: the WorkloadCluster it is assigned to."""
 MANAGED = "shoal.dev/managedcluster"
-"""Label of a workload Cluster: the ManagedCluster it stands for."""
+"""Label of a WorkloadCluster: the ManagedCluster it represents."""
 CLUSTER_API = "shoal.dev/capicluster"
-"""Label of a workload Cluster: the Cluster API Cluster it stands for."""
+"""Label of a WorkloadCluster: the Cluster API Cluster it represents."""
 LOCATION = "shoal.dev/location"
-"""Label of a workload Cluster: where the ManagedCluster it stands for asked to be."""
+"""Label of a WorkloadCluster: the location its ManagedCluster requests."""
 REGISTER = "workloads.kcp.dev/register"
-"""Annotation of a Cluster API Cluster: `false` keeps it from becoming a workload Cluster."""
+"""Annotation of a Cluster API Cluster: `false` keeps it from being registered as a WorkloadCluster."""
 PROBLEM = "workloads.kcp.dev/problem"
-"""Annotation of an object on the hub: why it is not in its cluster."""
+"""Annotation of an object on the hub: why it is not synced to its cluster."""
 UNSCHEDULABLE = "workloads.kcp.dev/unschedulable"
-"""Annotation of an object on the hub: how many of its pods find no node in its cluster."""
+"""Annotation of an object on the hub: the number of its pods that are unschedulable in its cluster."""
 FORCE = "workloads.kcp.dev/force"
-"""Annotation of an object on the hub: `true` lets the syncer take over an object it did not make."""
+"""Annotation of an object on the hub: `true` lets the syncer adopt an object it did not create."""
 FINALIZER = "workloads.kcp.dev/syncer-"
-"""Prefix of the finalizer of an object on the hub that may have a copy in a cluster."""
+"""Prefix of the finalizer of an object on the hub that may have a downstream copy."""
 
 ADOPT = "workloads.kcp.dev/adopt-from"
-"""Annotation of a workload Cluster: another hub, by its store, whose copies there this one takes over."""
+"""Annotation of a WorkloadCluster: the store id of another hub, whose downstream copies this hub adopts."""
 ALLOW_DELETIONS = "workloads.kcp.dev/allow-deletions"
-"""Annotation of a workload Cluster: `true` lets the syncer delete more at once than it does by itself."""
+"""Annotation of a WorkloadCluster: `true` lets the syncer exceed its bulk-deletion guard."""
 LOCATOR = "kcp.dev/namespace-locator"
-"""Annotation of a namespace in a cluster: the hub, and the namespace there, whose copies are in it."""
+"""Annotation of a downstream namespace: the hub and the hub namespace whose copies it holds."""
 DEPENDENCY = "dependency.workloads.kcp.dev/"
-"""Prefix of a label of an object on the hub: that cluster's syncer, which is not the hub's, may read it because an
-object meant for the cluster names it."""
+"""Prefix of a label of an object on the hub: the external syncer of that cluster may read it, because an object
+assigned to the cluster refers to it.
+"""
 MIRRORED = "workloads.kcp.dev/mirrored-from"
-"""Label of an Event or a Pod on the hub: the workload Cluster it was told in, or is in."""
+"""Label of an Event or Pod on the hub: the WorkloadCluster it is mirrored from."""
 MIRRORED_POD = "workloads.kcp.dev/mirrored-pod"
 """Annotation of a Pod on the hub: its namespace and name in its cluster."""
 MIRRORED_VERSION = "workloads.kcp.dev/mirrored-version"
@@ -52,13 +53,13 @@ MIRRORED_VERSION = "workloads.kcp.dev/mirrored-version"
 
 PUSH, PULL, NONE = "push", "pull", "none"
 SYNC_MODES = (PUSH, PULL, NONE)
-"""The syncer of a cluster runs in the hub, in the cluster, or is somebody else's business."""
+"""The syncer of a cluster runs in the hub, in the cluster, or is not managed by Shoal."""
 SYNCERS = "shoal-syncers"
-"""The namespace of service accounts that syncers elsewhere have: each is named after its workload Cluster."""
+"""The namespace of the ServiceAccounts of external syncers. Each is named after its WorkloadCluster."""
 _ACCOUNT = f"system:serviceaccount:{SYNCERS}:"
 
 HOME_ONLY = frozenset({"kube-system", "kube-public", "kube-node-lease", SYNCERS, "shoal-system"})
-"""Namespaces whose objects do not travel."""
+"""Namespaces whose objects are not synced."""
 _STAYING = frozenset(
     {
         *(("namespaces", ""), ("nodes", ""), ("events", ""), ("bindings", ""), ("endpoints", "")),
@@ -74,30 +75,30 @@ _OWN_GROUPS = ("shoal.dev", "workload.kcp.dev", "apiresource.kcp.dev", "cluster.
 READY = "Ready"
 HEARTBEAT_HEALTHY, IMPORTER_READY, SYNCER_READY = "HeartbeatHealthy", "APIImporterReady", "SyncerReady"
 PARTS = (HEARTBEAT_HEALTHY, IMPORTER_READY, SYNCER_READY)
-"""Ready sums these up."""
+"""Conditions that Ready summarizes."""
 
 DEFAULT_RESOURCES = (
     *("deployments.apps", "services", "configmaps", "secrets"),
     *("serviceaccounts", "persistentvolumeclaims"),
 )
-"""What `--resources-to-sync` says where nobody says anything."""
+"""The default of `--resources-to-sync`."""
 LONGEST_NAME = 63
-"""Of a workload Cluster: it has to be a label's value."""
+"""The name of a WorkloadCluster must be a valid label value."""
 
 
 def name_for(namespace: str, name: str) -> str:
-    """The workload Cluster of a ManagedCluster."""
+    """Returns the name of the WorkloadCluster of a ManagedCluster."""
     return name if namespace == "default" else f"{namespace}.{name}"
 
 
 def managed_by_name(cluster: str) -> list[tuple[str, str]]:
-    """The ManagedClusters, by namespace and name, whose workload Cluster has that name."""
+    """Returns namespace and name of the ManagedClusters whose WorkloadCluster can have that name."""
     namespace, dot, name = cluster.partition(".")
     return [("default", cluster), *([(namespace, name)] if dot else [])]
 
 
 def managed_value(namespace: str, name: str) -> str:
-    """The value of the label `shoal.dev/managedcluster`."""
+    """Returns the value of the label `shoal.dev/managedcluster`."""
     return within(f"{namespace}.{name}", 63)
 
 
@@ -110,24 +111,24 @@ def dependency_label(cluster: str) -> str:
 
 
 def may_travel(plural: str, group: str) -> bool:
-    """Whether objects of a kind can be copied to clusters: not what describes the hub itself, or its clusters."""
+    """Reports whether objects of a resource can be synced. Resources that describe the hub or its clusters cannot."""
     if (plural, group) in _STAYING:
         return False
     return not any(group == own or group.endswith(f".{own}") for own in _OWN_GROUPS)
 
 
 def sync_mode(cluster: Object, usual: str) -> str:
-    """Where the syncer of a workload Cluster runs; `usual` is the hub's."""
+    """Returns where the syncer of a WorkloadCluster runs. `default_mode` is the hub's."""
     return str((cluster.get("spec") or {}).get("syncMode") or usual)
 
 
 def syncer_user(cluster: str) -> str:
-    """Who the syncer of a cluster is on the hub, where it runs elsewhere."""
+    """Returns the user of a cluster's external syncer on the hub."""
     return _ACCOUNT + cluster
 
 
 def cluster_of_syncer(user: str) -> str:
-    """Empty: the user is no syncer."""
+    """Empty: the user is not a syncer."""
     return user.removeprefix(_ACCOUNT) if user.startswith(_ACCOUNT) else ""
 
 
@@ -141,7 +142,7 @@ def assigned_to(obj: Object) -> str:
 
 
 def mirrors(cluster: Object, what: str) -> bool:
-    """Whether a workload Cluster asks for its `events` or `pods` to be shown on the hub."""
+    """Reports whether a WorkloadCluster mirrors its `events` or `pods` to the hub."""
     return what in ((cluster.get("spec") or {}).get("mirror") or ())
 
 
@@ -151,7 +152,7 @@ def mirrored_from(obj: Object) -> str:
 
 
 def mirror_name(pod: str, cluster: str) -> str:
-    """Of a pod of a cluster, on the hub: no other cluster's has it."""
+    """Returns the name on the hub of a cluster's pod. It is unique among clusters."""
     return f"{within(pod, 253 - 2 - len(cluster))}--{cluster}"
 
 
@@ -160,7 +161,7 @@ def syncer_finalizers(obj: Object) -> list[str]:
 
 
 def parts_of(cluster: Object, usual: str) -> list[str]:
-    """What Ready of a workload Cluster sums up; where nobody is told to run a syncer, one need not say anything."""
+    """Returns the conditions Ready summarizes. Without a managed syncer, absent syncer conditions are ignored."""
     if sync_mode(cluster, usual) != NONE:
         return list(PARTS)
     said = {c["type"] for c in (cluster.get("status") or {}).get("conditions") or ()}
@@ -168,7 +169,7 @@ def parts_of(cluster: Object, usual: str) -> list[str]:
 
 
 def summary(cluster: Object, parts: Iterable[str] = PARTS) -> tuple[str, str, str]:
-    """Status, reason and message of Ready: the first part that is not True says why not."""
+    """Returns status, reason and message of Ready: those of the first condition that is not True."""
     conditions = {c["type"]: c for c in (cluster.get("status") or {}).get("conditions") or ()}
     for part in parts:
         found = conditions.get(part)
@@ -180,7 +181,7 @@ def summary(cluster: Object, parts: Iterable[str] = PARTS) -> tuple[str, str, st
 
 
 def within(name: str, most: int) -> str:
-    """The name, or its beginning and a digest where it is too long."""
+    """Returns the name, or its beginning and a digest when it is too long."""
     if len(name) <= most:
         return name
     return f"{name[: most - 9].rstrip('-.')}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"

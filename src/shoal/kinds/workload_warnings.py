@@ -1,6 +1,6 @@
-"""What is odd about a valid workload, job, Ingress or RuntimeClass, told beside the answer. Upstream's words; pure.
+"""Warnings about valid workloads, Jobs, Ingresses and RuntimeClasses, sent with the response. Upstream's words; pure.
 
-What is odd about a template is `pod_warnings`' to say: of a new object, and of one whose generation has changed.
+Template warnings are in `core.pod_warnings`. They apply to new objects and to changed generations.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _cron_template = of_template("spec", "jobTemplate", "spec", "template")
 
 
 def workload_warnings(obj: Object, old: Object | None) -> list[str]:
-    """Of a Deployment, a ReplicaSet or a ReplicationController."""
+    """Warns of a Deployment, ReplicaSet or ReplicationController."""
     return _name(obj, old) + _template(obj, old)
 
 
@@ -46,7 +46,7 @@ def daemon_set_warnings(obj: Object, old: Object | None) -> list[str]:
 def stateful_set_warnings(obj: Object, old: Object | None) -> list[str]:
     told, spec = _template(obj, old), obj["spec"]
     for i, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
-        # Upstream has the path in two ways.
+        # Upstream uses two different paths.
         path = f"spec.volumeClaimTemplates[{i}]" + (".Spec" if old is not None else "")
         told += claim_warnings(claim.get("spec") or {}, path)
     return [*told, _ENDLESS_HISTORY] if (spec.get("revisionHistoryLimit") or 0) < 0 else told

@@ -1,4 +1,4 @@
-"""`status.conditions` of any object, read and written without touching the original."""
+"""Reads and writes `status.conditions` of any object without changing the original."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def set_condition(
     observed_generation: int | None = None,
     now: str,
 ) -> dict[str, Any]:
-    """The object with this condition; the very same object where nothing changes.
+    """Returns the object with this condition, or the same object if nothing changes.
 
-    `now` (RFC 3339) becomes `lastTransitionTime` only where the status is new or different.
+    `now` (RFC 3339) becomes `lastTransitionTime` only if the status is new or different.
     """
     old = get_condition(obj, type_)
     unchanged = old is not None and old.get("status") == status and "lastTransitionTime" in old
@@ -54,7 +54,7 @@ def set_condition(
 
 
 def remove_condition(obj: dict[str, Any], type_: str) -> dict[str, Any]:
-    """The object without this condition; the very same object where it has none."""
+    """Returns the object without this condition, or the same object if it has none."""
     if get_condition(obj, type_) is None:
         return obj
     status = obj["status"]

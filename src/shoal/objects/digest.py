@@ -1,7 +1,7 @@
-"""What a set of objects amounts to, in a few bytes: two who hold the same see it without showing it. Pure.
+"""List digests: a few bytes that tell two parties if they hold the same objects. Pure.
 
-Objects are spread over buckets by their key (`namespace/name`). A bucket's sum is of key and revision of each object in
-it, in no order; where two sums differ, only that bucket has to be looked at.
+Objects are spread over buckets by their key (`namespace/name`). The sum of a bucket covers key and revision of every
+object in it, independent of order. If two sums differ, only that bucket has to be compared.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ from hashlib import blake2b
 from zlib import crc32
 
 WIDTH = 8
-"""Bytes of a sum."""
+"""Bytes of one sum."""
 FEWEST, MOST = 8, 128
 PER_BUCKET = 8
-"""Objects in one, as far as there are enough buckets: about as many bytes as one object has."""
+"""Objects per bucket while the bucket count is below its maximum. The digest then has about as many bytes as one
+object.
+"""
 
 
 def buckets_for(count: int) -> int:
-    """A power of two, so that few sizes are in use."""
+    """Returns a power of two, so that few sizes are in use."""
     found = FEWEST
     while found < MOST and found * PER_BUCKET < count:
         found *= 2
@@ -31,7 +33,7 @@ def bucket_of(key: str, buckets: int) -> int:
 
 
 def sums(held: Iterable[tuple[str, int]], buckets: int) -> tuple[int, ...]:
-    """Of keys and revisions."""
+    """Returns the sum of each bucket, from pairs of key and revision."""
     found = [0] * buckets
     for key, revision in held:
         text = f"{key}@{revision}".encode()
@@ -40,12 +42,12 @@ def sums(held: Iterable[tuple[str, int]], buckets: int) -> tuple[int, ...]:
 
 
 def encode(found: Iterable[int]) -> str:
-    """For a URL."""
+    """Encodes the sums for a URL."""
     return base64.urlsafe_b64encode(b"".join(each.to_bytes(WIDTH) for each in found)).decode().rstrip("=")
 
 
 def decode(text: str) -> tuple[int, ...]:
-    """ValueError: it is none."""
+    """Raises ValueError if the text is not a digest."""
     data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     if not data or len(data) % WIDTH or len(data) > MOST * WIDTH:
         raise ValueError(f"{len(data)} bytes are no sums of 1 to {MOST} buckets")

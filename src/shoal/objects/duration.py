@@ -1,4 +1,4 @@
-"""Ages as kubectl prints them (two units at most, fewer as they grow), and durations as Go writes them. Pure."""
+"""Ages as kubectl prints them (at most two units, fewer as they grow), and Go durations. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ UNKNOWN = "<unknown>"
 
 
 def human_since(timestamp: object, now: float) -> str:
-    """The age of an RFC 3339 time."""
+    """Returns the age of an RFC 3339 time."""
     seconds = parse_time(timestamp)
     return UNKNOWN if seconds is None else human(now - seconds)
 
@@ -55,12 +55,12 @@ def _pair(big: int, unit: str, small: int, subunit: str) -> str:
 
 
 UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-"""Of a duration, in seconds."""
+"""Seconds per unit of a duration."""
 _piece = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h)")
 
 
 def parse_duration(text: object) -> float | None:
-    """Seconds of a duration as Go writes it (1h30m, 500ms, 0); None when it is none."""
+    """Parses a Go duration (1h30m, 500ms, 0) to seconds. Returns None if it is invalid."""
     if not isinstance(text, str) or not text:
         return None
     if text == "0":

@@ -35,7 +35,7 @@ class ShoalError(Exception):
 
 
 class StoreError(ShoalError):
-    """Root of what a store raises."""
+    """Root of the errors a store raises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class StatusError(ShoalError):
     code: ClassVar[int] = 500
     reason: ClassVar[str] = "InternalError"
     detailed: bool = False
-    """Whether `details` are there even when they say nothing, as upstream has it for some."""
+    """`details` is written even if it is empty, as upstream does for some reasons."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class StatusError(ShoalError):
         self.status_reason = reason or self.reason
 
     def wire(self) -> dict[str, Any]:
-        """The `v1.Status` object of this error."""
+        """Returns the `v1.Status` object of this error."""
         details: dict[str, Any] = {}
         for key, value in (("name", self.name), ("group", self.group), ("kind", self.kind), ("uid", self.uid)):
             if value:
@@ -190,7 +190,7 @@ _BY_CODE: dict[int, type[StatusError]] = {cls.code: cls for cls in reversed(_BY_
 
 
 def from_status(status: Mapping[str, Any], http_code: int) -> StatusError:
-    """The exception a client raises for a failed answer."""
+    """Returns the exception a client raises for a failed response."""
     details = status.get("details") or {}
     code = int(status.get("code") or http_code)
     cls = _BY_REASON.get(str(status.get("reason", ""))) or _BY_CODE.get(code) or StatusError
@@ -211,13 +211,15 @@ def from_status(status: Mapping[str, Any], http_code: int) -> StatusError:
 
 
 def from_text(text: bytes, http_code: int) -> StatusError:
-    """The same for an answer that is no Status. Of a path that is none, which says so in plain words: what it means."""
+    """Returns the exception for a response that is not a Status. A plain-text 404 means that the path does not
+    exist.
+    """
     nowhere = "the server could not find the requested resource"
     said = nowhere if http_code == 404 else text[:200].decode(errors="replace")
     return from_status({"message": said}, http_code)
 
 
-# --- field errors, in upstream's words (k8s.io/apimachinery/pkg/util/validation/field) ---
+# --- field errors with upstream's messages (k8s.io/apimachinery/pkg/util/validation/field) ---
 
 
 def required(path: str, detail: str = "") -> Cause:
@@ -257,7 +259,7 @@ def too_many(path: str, actual: int, limit: int) -> Cause:
 
 
 def invalid_object(kind: str, group: str, name: str, causes: Iterable[Cause]) -> Invalid:
-    """`422 Invalid` for an object, its message listing every cause as upstream does.
+    """Returns `422 Invalid` for an object. As upstream, its message lists every cause.
 
     A cause's message carries no path on the wire; the summary does.
     """
@@ -270,7 +272,7 @@ def invalid_object(kind: str, group: str, name: str, causes: Iterable[Cause]) ->
 
 
 def show(value: object) -> str:
-    """A value as Go's field errors print it: strings quoted, composites as JSON."""
+    """Formats a value as Go's field errors do: strings quoted, composites as JSON."""
     if isinstance(value, str):
         return quoted(value)
     if value is None:
@@ -287,7 +289,7 @@ _ESCAPED = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t
 
 
 def quoted(text: str) -> str:
-    """As Go's %q."""
+    """Quotes a string as Go's %q does."""
     if text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
     return f'"{"".join(_ESCAPED.get(each) or _quoted(each) for each in text)}"'

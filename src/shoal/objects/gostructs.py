@@ -1,6 +1,6 @@
-"""What Go's JSON makes of empty fields of the built-in kinds, which their published schemas do not say.
+"""How Go's JSON encodes empty fields of built-in kinds, which their published schemas do not say. Pure.
 
-Read from the table that `protobuf_table` has too, a struct at a time: most servers never need all of it. Pure.
+Read from the table `protobuf_table` uses too, one struct at a time: most servers never need all of it.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ _HOLDERS: Final[dict[str, type]] = {"[]": list, "{}": dict}
 
 class Struct(NamedTuple):
     omitted: dict[str, type]
-    """Fields that are left out when they have the zero value of this type."""
+    """Fields omitted if they have the zero value of this type."""
     nullable: frozenset[str]
-    """Fields of which null says as much as their absence."""
+    """Fields for which null means the same as absent."""
     always: dict[str, Any]
-    """Fields that are there in any case, with their zero value: null for lists and maps. Structs are not told."""
+    """Fields that are always written, with their zero value: null for lists and maps. Structs are not included."""
 
 
 _NOTHING: Final = Struct({}, frozenset(), {})
 
 
 def struct_of(definition: str) -> Struct | None:
-    """Of `io.k8s.api.core.v1.PodSpec`; None for what is not in the table."""
+    """Returns the struct of `io.k8s.api.core.v1.PodSpec`, or None if it is not in the table."""
     *_, group, version, name = ("", "", *definition.split("."))
     return _struct(f"{group}/{version}.{name}")
 
 
 def kind_of(schema: Mapping[str, Any]) -> Struct | None:
-    """Of the schema of a kind, which says whose it is."""
+    """Returns the struct of a kind's schema, by its group, version and kind."""
     for said in schema.get("x-kubernetes-group-version-kind") or ():
         api_version = f"{said.get('group')}/{said.get('version')}" if said.get("group") else said.get("version")
         message = _line(f"{api_version}/{said.get('kind')}")
@@ -45,7 +45,7 @@ def kind_of(schema: Mapping[str, Any]) -> Struct | None:
 
 
 def embedded(definition: str, field: str) -> str:
-    """The struct within that of the definition that has the field in its stead: the ProbeHandler of a Probe."""
+    """Returns the embedded struct that has the field, such as the ProbeHandler of a Probe."""
     *_, group, version, name = ("", "", *definition.split("."))
     for _, own, _, kind, _ in _line(f"{group}/{version}.{name}") or ():
         if not own and any(field == row[1] for row in _line(kind) or ()):

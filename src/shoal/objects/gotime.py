@@ -1,4 +1,4 @@
-"""Why Go could not read a time, in the words of its `time.Parse`, and how it writes one. Pure."""
+"""Parse errors of Go's `time.Parse`, and times as Go writes them. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 SECONDS = "2006-01-02T15:04:05Z07:00"
 """metav1.Time"""
 MICROSECONDS = "2006-01-02T15:04:05.000000Z07:00"
-"""metav1.MicroTime, which has just six digits after the point."""
+"""metav1.MicroTime, with exactly six fractional digits."""
 
 _LENGTHS = {SECONDS: 20, MICROSECONDS: 27}
 _DATE = (("2006", 4, 0, 9999), "-", ("01", 2, 1, 12), "-", ("02", 2, 1, 31))
@@ -28,7 +28,7 @@ def is_micro_time(text: str) -> bool:
 
 
 def is_moment(text: str) -> bool:
-    """Whether there is such a day, in the years from 1 to 9999: others could not be told in protobuf."""
+    """True if the date exists, in the years 1 to 9999: others cannot be encoded in protobuf."""
     try:
         datetime.fromisoformat(text).astimezone(UTC)
     except (ValueError, OverflowError):
@@ -37,7 +37,9 @@ def is_moment(text: str) -> bool:
 
 
 def written(text: str, layout: str) -> str:
-    """As Go writes it again: in UTC, with as many digits as the layout has. What cannot be read stays as it is."""
+    """Returns the time as Go writes it: in UTC, with the digits of the layout. An invalid time is returned
+    unchanged.
+    """
     if len(text) == _LENGTHS[layout] and text[-1] == "Z":
         return text
     if problem(text, layout):
@@ -51,7 +53,7 @@ def written(text: str, layout: str) -> str:
 
 
 def problem(text: str, layout: str) -> str:
-    """Empty where there is none."""
+    """Empty if the time is valid."""
     rest = text
     for part in _PARTS:
         if isinstance(part, str):

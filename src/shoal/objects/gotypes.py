@@ -1,7 +1,7 @@
-"""Why Go could not read a JSON value into the type of a built-in kind, in the words of its decoder.
+"""Errors of Go's JSON decoder for a value that does not fit the type of a built-in kind. Pure.
 
-The types are what the published schemas say of them: structs by the names of their definitions, lists, maps and
-numbers. Names Go has for some strings (`v1.Protocol`) are not in the schemas and are told as `string`. Pure.
+The types are those of the published schemas: structs by the names of their definitions, lists, maps and numbers. Go's
+names of some strings (`v1.Protocol`) are not in the schemas and are reported as `string`.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ Resolve = Callable[[str], Schema]
 
 _NUMBERS = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 _OWN_WORDS = ("v1.FieldsV1", "runtime.RawExtension", "v1.JSON")
-"""They read themselves; their mistakes are told elsewhere."""
+"""Types that unmarshal themselves. Their errors are reported elsewhere."""
 _QUANTITY = "resource.Quantity"
 _INT_OR_STRING = "intstr.IntOrString"
 _MICRO_TIME = "v1.MicroTime"
 _KINDS = {dict: "object", list: "array", str: "string", bool: "bool"}
 _NO_QUANTITY = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 _LISTED = "v1.ExtraValue"
-"""The one list that is held in a map, which has a name."""
+"""The only named list type that is a map value."""
 _NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/]")
 
 
 class _Refused(Exception):
-    """By a type that reads itself: the decoder ends there, and forgets what it has noted of wrong types."""
+    """Raised by a type that unmarshals itself: the decoder stops there and discards earlier type errors."""
 
 
 def problem(value: Any, kind: str, schema: Schema, resolve: Resolve) -> str:
-    """What the decoder would tell, which is the first in the order of the text; empty where there is none."""
+    """Returns the error of the decoder, which is the first in text order. Empty if there is none."""
     noted: list[str] = []
     try:
         _members(value, schema["properties"], resolve, kind, "", noted)
@@ -86,7 +86,7 @@ def _look(value: Any, schema: Schema, resolve: Resolve, struct: str, path: str, 
             return
         inner = schema.get("additionalProperties" if kind == "object" else "items")
         if isinstance(inner, dict):
-            # The decoder names the map or list itself for what is wrong in it.
+            # The decoder reports the map or list itself for an error in it.
             for each in value.values() if isinstance(value, dict) else value:
                 if kind == "object" and inner.get("type") == "array" and not isinstance(each, list | None):
                     noted.append(_cannot(each, struct, path, _LISTED))
@@ -140,7 +140,7 @@ def _base64(text: str) -> str:
 
 
 def _wrong_padding(text: str) -> int:
-    """Where Go stops: at the first sign too many, or at the end where one is missing."""
+    """Returns the offset at which Go stops: the first extra character, or the end where one is missing."""
     given = len(text.rstrip("="))
     if given == len(text):
         return given // 4 * 4
@@ -178,5 +178,5 @@ def _reference(schema: Schema) -> str:
 
 
 def _name(schema: Schema) -> str:
-    """`v1.Container` of a schema that refers to `io.k8s.api.core.v1.Container`."""
+    """Returns `v1.Container` for a schema that refers to `io.k8s.api.core.v1.Container`."""
     return ".".join(_reference(schema).split(".")[-2:])

@@ -1,7 +1,7 @@
-"""JSON patch (RFC 6902) on decoded JSON, with the answers kube-apiserver gives.
+"""JSON patch (RFC 6902) on decoded JSON, with the errors of kube-apiserver.
 
-Nothing given is ever changed: containers on the way to a change are copied once, all others are shared.
-As upstream does, a negative index counts from the end, and `replace` of an absent member adds it.
+Inputs are never changed: containers on the path to a change are copied once, all others are shared. As upstream, a
+negative index counts from the end, and `replace` of an absent member adds it.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ _index = re.compile("[+-]?[0-9]{1,9}").fullmatch
 
 
 class DoesNotApply(Exception):
-    """Why an operation failed; the cause of the `Invalid` that goes out."""
+    """The reason an operation failed. It is the cause of the `Invalid` sent to the client."""
 
 
 def apply(original: Any, patch: Any) -> Any:
-    """The patched document. 400 for what is no patch, 413 for too many operations, 422 for one that fails."""
+    """Returns the patched document. 400 for an invalid patch, 413 for too many operations, 422 for an operation that
+    fails.
+    """
     operations = _checked(patch)
     document = _Document(original)
     try:
@@ -73,17 +75,17 @@ def _go_kind(value: Any) -> str:
 
 
 class _Document:
-    """A document under change. `_own` holds the containers made here, the only ones that may be written to."""
+    """The document being patched. `_owned` holds the containers copied here, the only ones that may be written to."""
 
     def __init__(self, root: Any) -> None:
         self.root = root
         self.copied = 0
         self.nested = False
-        """Whether a container came to a new place: only that can make the document deeper."""
+        """A container was added in a new position. Only that can make the document deeper."""
         self._own: dict[int, Any] = {}
 
     def parent(self, pointer: str, missing: str, *, write: bool) -> tuple[Any, str]:
-        """The container of the pointer's target, and the target's key in it."""
+        """Returns the container of the pointer's target, and the target's key in it."""
         missing += ": missing value"
         tokens = pointer.split("/")
         if len(tokens) < 2 or tokens[0]:
@@ -168,7 +170,7 @@ def _copy(document: _Document, operation: dict[str, Any]) -> None:
             "Unable to complete the copy, the accumulated size increase of copy is "
             f"{document.copied}, exceeding the limit {MAX_COPIED_BYTES}"
         )
-    # A real copy: a container shared by two places could not be told apart by later operations.
+    # A deep copy: later operations could not tell apart a container shared by two positions.
     value = orjson.loads(encoded)
     missing = f"copy operation does not apply: doc is missing destination path: {path}"
     _insert(document, path, value, missing, "error while adding value during copy")
@@ -226,7 +228,7 @@ def _delete(where: Any, key: str, told: str) -> None:
 
 
 def _found(where: list[Any], key: str, told: str, room: int = 0) -> int:
-    """As `_position`, with what an operation says about it."""
+    """As `_array_index`, with the message of the operation."""
     try:
         return _position(where, key, room)
     except DoesNotApply as error:

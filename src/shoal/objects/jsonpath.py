@@ -31,7 +31,7 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 
 @lru_cache(maxsize=1024)
 def compile(path: str) -> Callable[[Any], list[Any]]:  # noqa: A001 (as re.compile)
-    """The finder of a path; ValueError says what is wrong with it."""
+    """Returns the finder of a path. Raises ValueError for an invalid path."""
     text = path.strip()
     if text.startswith("{") and text.endswith("}"):
         text = text[1:-1].strip()
@@ -59,7 +59,7 @@ def _steps(text: str, path: str) -> tuple[Step, ...]:
 
 def _step(text: str, at: int, path: str) -> tuple[Step, int]:
     if found := _recursive(text, at):
-        # The second dot, or the bracket, begins the next step.
+        # The next step starts at the second dot or the bracket.
         return _descend, found.end() if text[found.end()] == "[" else found.end() - 1
     if found := _wildcard(text, at):
         return _members, found.end()
@@ -91,7 +91,7 @@ def _members(found: Found) -> Found:
 
 
 def _descend(found: Found) -> Found:
-    """Every container below and including the given ones, in reading order."""
+    """Returns every container below and including the given ones, in document order."""
     everything: Found = []
     waiting = [item for item in reversed(found) if isinstance(item, dict | list)]
     while waiting:
@@ -144,7 +144,7 @@ def _filtered(expression: str, path: str) -> Step:
 
 
 def _operand(text: str, path: str) -> Callable[[Any], Found]:
-    """A side of a comparison: a path from the item, or a literal."""
+    """Parses one side of a comparison: a path relative to the item, or a literal."""
     if text[:1] in ("@", "$", "."):
         steps = _steps(text, path)
 
@@ -176,7 +176,7 @@ def _literal(text: str, path: str) -> Any:
 
 
 def get_path(obj: Any, path: str, default: Any = None) -> Any:
-    """What is at `.spec.replicas`; the default where something on the way is missing."""
+    """Returns the value at `.spec.replicas`, or the default if a parent is missing."""
     for key in split_path(path):
         if not isinstance(obj, dict) or key not in obj:
             return default
@@ -185,7 +185,9 @@ def get_path(obj: Any, path: str, default: Any = None) -> Any:
 
 
 def set_path(obj: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
-    """The object with the value at `.spec.replicas`, making what is missing; the original stays as it is."""
+    """Returns a copy of the object with the value at `.spec.replicas`, creating missing parents. The original is not
+    changed.
+    """
     root = here = dict(obj)
     *way, last = split_path(path)
     for key in way:

@@ -1,6 +1,6 @@
-"""JSON merge patch (RFC 7386): applying one, and finding the one between two objects.
+"""JSON merge patch (RFC 7386): applies a patch, and computes the patch between two objects.
 
-Nothing given is ever changed; what a patch does not touch is shared with the original.
+Inputs are never changed. Everything a patch does not touch is shared with the original.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def apply(original: Any, patch: Any) -> Any:
 
 
 def create(original: dict[str, Any], modified: dict[str, Any]) -> dict[str, Any]:
-    """The smallest patch that makes `original` into `modified`; empty where they are the same.
+    """Returns the smallest patch from `original` to `modified`. Empty if they are equal.
 
-    A merge patch cannot say null: members of `modified` that are null come out as deletions.
+    A merge patch cannot set null: members of `modified` that are null become deletions.
     """
     patch: dict[str, Any] = {key: None for key in original if key not in modified}
     for key, new in modified.items():
@@ -48,7 +48,7 @@ def create(original: dict[str, Any], modified: dict[str, Any]) -> dict[str, Any]
 
 
 def same(left: Any, right: Any) -> bool:
-    """Equality of JSON values: unlike Python's, `true`, `1` and `1.0` are three different ones."""
+    """Equality of JSON values. Unlike Python's, `true`, `1` and `1.0` are three different values."""
     if left is right:
         return True
     if type(left) is not type(right) or left != right:

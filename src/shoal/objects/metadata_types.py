@@ -1,6 +1,6 @@
-"""The Go types of ObjectMeta: what of a custom resource's metadata could not be read, in upstream's words.
+"""Unmarshal errors of ObjectMeta for custom resources, with upstream's messages.
 
-A built-in's metadata is checked with the rest of its schema; a custom kind's schema says nothing about it.
+A built-in's metadata is validated with its schema. A custom resource's schema does not cover metadata.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MANAGER = dict.fromkeys(("manager", "operation", "apiVersion", "fieldsType", "s
 
 
 def unreadable(metadata: dict[str, Any]) -> str:
-    """Why Go could not read the metadata into its type; empty when it could."""
+    """Returns why Go cannot unmarshal the metadata, or an empty string."""
     for field, value in metadata.items():
         kind = _FIELDS.get(field)
         if kind is None or value is None or (kind == _STRING and type(value) is str):
@@ -45,7 +45,9 @@ def unreadable(metadata: dict[str, Any]) -> str:
 
 
 def tidy(metadata: dict[str, Any]) -> None:
-    """In place: a null is an empty text in a map of texts, and what is empty is left out, as Go writes its type."""
+    """Changes in place: a null in labels or annotations becomes an empty string, and empty fields are omitted, as Go
+    writes ObjectMeta.
+    """
     for field in ("labels", "annotations"):
         found = metadata.get(field)
         if found.__class__ is dict and found is not None:

@@ -1,8 +1,8 @@
-"""Names, labels and object metadata: what Kubernetes accepts, in its own words.
+"""Validation of names, labels and object metadata, with upstream's messages.
 
-Every `is_…` rule takes a value and answers the list of complaints (empty: fine). `validate_object_meta` and
-`validate_object_meta_update` turn them into causes of a 422. Defaulting, generated names and resource
-versions are the API server's business.
+Every `is_…` rule takes a value and returns a list of errors (empty: valid), as upstream's functions of the same names
+do. `validate_object_meta` and `validate_object_meta_update` return causes of a 422. Defaulting, generated names and
+resource versions are handled by the API server.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def is_dns1123_subdomain(value: str) -> list[str]:
 
 
 def is_search_domain(value: str) -> list[str]:
-    """Of a resolver: a subdomain in which underscores are fine."""
+    """A search domain of a resolver: a subdomain that may contain underscores."""
     said = _too_long_said(value, 253, "characters")
     return said if _match_search(value) else [*said, _SEARCH_SAID]
 
@@ -136,7 +136,7 @@ def is_valid_label_value(value: str) -> list[str]:
 
 
 def is_path_segment_name(value: str) -> list[str]:
-    """RBAC names and other ones that only have to survive in a URL path."""
+    """RBAC names and others that only have to be valid in a URL path."""
     if value in (".", ".."):
         return [f"may not be '{value}'"]
     return is_path_segment_prefix(value)
@@ -171,7 +171,9 @@ def _size(value: str) -> int:
 def validate_object_meta(
     metadata: Mapping[str, Any], *, namespaced: bool, name_rule: NameRule, prefix: bool = True
 ) -> list[Cause]:
-    """Everything that is wrong with the metadata of an object about to be stored. `prefix`: its generateName too."""
+    """Returns all errors of the metadata of an object about to be stored. `check_generate_name` includes its
+    generateName.
+    """
     causes: list[Cause] = []
     if prefix and (given := metadata.get("generateName")):
         causes += _complaints("metadata.generateName", given, lambda value: _prefix_said(value, name_rule))
@@ -197,7 +199,7 @@ def validate_object_meta(
 
 
 def validate_object_meta_update(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[Cause]:
-    """What an update may not change."""
+    """Returns the errors of an update: changes of immutable metadata."""
     causes: list[Cause] = list(_finalizers(new["finalizers"])) if new.get("finalizers") else []
     if old.get("deletionTimestamp") is not None:
         before = old.get("finalizers") or ()
@@ -230,7 +232,7 @@ _IMMUTABLE: tuple[tuple[str, str | None], ...] = (
 
 
 def validate_labels(labels: object, path: str) -> list[Cause]:
-    """`metadata.labels`, `matchLabels` and everything else that must be a label set."""
+    """Validates `metadata.labels`, `matchLabels` and every other label set."""
     if not labels:
         return []
     if not isinstance(labels, Mapping):
@@ -280,7 +282,7 @@ _KEY_LIMIT = 253 + 1 + 63
 
 @lru_cache(maxsize=4096)
 def _remembered_key(key: str) -> bool:
-    """A fleet's objects share few keys, so that most of them are looked at once."""
+    """A fleet's objects share few keys, so most keys are validated once."""
     return not is_qualified_name(key)
 
 
@@ -317,7 +319,7 @@ def _owner_reference(reference: Mapping[str, Any], path: str) -> Iterator[Cause]
 
 
 def validate_builtin_finalizers(finalizers: object) -> list[Cause]:
-    """Built-in kinds know the finalizers without a domain by name."""
+    """Built-in kinds accept only the standard finalizers without a domain."""
     said = "name is neither a standard finalizer name nor is it fully qualified"
     return [
         invalid_value(f"metadata.finalizers[{index}]", name, said)
@@ -349,5 +351,5 @@ def _complaints(path: str, value: object, rule: NameRule) -> list[Cause]:
 def _prefix_said(prefix: str, rule: NameRule) -> list[str]:
     if rule is is_path_segment_name:
         return is_path_segment_prefix(prefix)
-    # A generated name goes on after the prefix, so that a dash may end it.
+    # A suffix follows the prefix, so it may end with a dash.
     return rule(prefix[:-2] + "a" if len(prefix) > 1 and prefix.endswith("-") else prefix)

@@ -1,4 +1,4 @@
-"""Who controls an object: owner references with `controller: true`, read and made. Pure."""
+"""Controller owner references (`controller: true`): reading, building, adopting and releasing. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Object = dict[str, Any]
 
 
 def controller_of(obj: Object) -> Object | None:
-    """The reference to the one that manages the object."""
+    """Returns the owner reference of the managing controller."""
     for reference in obj["metadata"].get("ownerReferences") or ():
         if reference.get("controller"):
             found: Object = reference
@@ -22,7 +22,7 @@ def controller_of(obj: Object) -> Object | None:
 
 
 def controller_named(obj: Object | None, group: str, kind: str) -> str:
-    """The name of the controller when it is of that kind, else empty."""
+    """Returns the name of the controller if it is of that kind, else an empty string."""
     reference = controller_of(obj) if obj is not None else None
     if reference is None or reference.get("kind") != kind:
         return ""
@@ -47,7 +47,7 @@ def controller_reference(owner: Object, api_version: str, kind: str) -> Object:
 
 
 def selector_of(owner: Object) -> LabelSelector:
-    """`spec.selector`; one that cannot be read selects nothing."""
+    """Returns `spec.selector`. An invalid selector selects nothing."""
     try:
         return from_label_selector((owner.get("spec") or {}).get("selector"))
     except BadRequest:
@@ -58,16 +58,17 @@ def selector_of(owner: Object) -> LabelSelector:
 class Claims:
     kept: list[Object]
     adopt: list[Object]
-    """Orphans that the owner selects."""
+    """Orphans that match the owner's selector."""
     release: list[Object]
-    """Its own, which it selects no more."""
+    """Owned objects that no longer match the owner's selector."""
 
 
 def claim(
     owner: Object, owned: Iterable[Object], orphans: Iterable[Object], selector: LabelSelector | None = None
 ) -> Claims:
-    """An owner that is being deleted adopts and releases nothing; what is being deleted is not adopted. `selector`
-    is for owners whose own is not a LabelSelector."""
+    """Sorts objects into owned, to adopt and to release. An owner that is being deleted adopts and releases nothing. An
+    object that is being deleted is not adopted. `selector` is for owners whose own selector is not a LabelSelector.
+    """
     selector = selector_of(owner) if selector is None else selector
     alive = "deletionTimestamp" not in owner["metadata"]
     claims = Claims([], [], [])
@@ -84,12 +85,14 @@ def claim(
 
 
 def adoption(obj: Object, reference: Object) -> Object:
-    """The merge patch that makes the reference's object its controller, if nobody was faster."""
+    """Returns the merge patch that adds the controller reference. It carries the resourceVersion, so a concurrent
+    adoption wins.
+    """
     return _owners(obj, [*(obj["metadata"].get("ownerReferences") or ()), reference])
 
 
 def release(obj: Object, owner: Object) -> Object:
-    """The merge patch that takes the owner's reference away."""
+    """Returns the merge patch that removes the owner's reference."""
     references = obj["metadata"].get("ownerReferences") or ()
     return _owners(obj, [one for one in references if one.get("uid") != owner["metadata"]["uid"]])
 

@@ -1,7 +1,7 @@
-"""`application/vnd.kubernetes.protobuf`: between the bytes and the wire dict of a built-in kind.
+"""`application/vnd.kubernetes.protobuf`: encodes and decodes objects of built-in kinds.
 
-The bytes are a magic number and an envelope that names the kind; a watch sends its events as length-delimited
-frames. Custom resources have no protobuf form.
+The bytes are a magic number and an envelope that names the kind. A watch sends its events as length-delimited frames.
+Custom resources have no protobuf form.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def supports(api_version: str, kind: str) -> bool:
 
 
 def decode(data: bytes) -> tuple[str, str, dict[str, Any]]:
-    """apiVersion, kind and the object, as Go's JSON would say it without nulls. BadRequest if it is not one."""
+    """Returns apiVersion, kind and the object, as Go's JSON without nulls. Raises BadRequest for invalid data."""
     if not data:
         raise errors.BadRequest("empty data")
     if not data.startswith(MAGIC):
@@ -43,12 +43,12 @@ def decode(data: bytes) -> tuple[str, str, dict[str, Any]]:
 
 
 def encode(obj: dict[str, Any]) -> bytes:
-    """The object in its envelope. NotAcceptable for a kind without a protobuf form."""
+    """Returns the object in its envelope. Raises NotAcceptable for a kind without a protobuf form."""
     return envelope(str(obj.get("apiVersion", "")), str(obj.get("kind", "")), message(obj))
 
 
 def message(obj: dict[str, Any]) -> bytes:
-    """The object without an envelope: what stands in it, and in a list of its kind."""
+    """Returns the object without an envelope, as it is stored in an envelope or a list of its kind."""
     api_version, kind = str(obj.get("apiVersion", "")), str(obj.get("kind", ""))
     name = message_of(api_version, kind)
     if name is None:
@@ -64,25 +64,25 @@ def envelope(api_version: str, kind: str, raw: bytes) -> bytes:
 
 
 def list_envelope(api_version: str, kind: str, metadata: dict[str, Any], pieces: list[bytes]) -> list[bytes]:
-    """A list around its items, which come as `item` makes them, in pieces of any number."""
+    """Returns a list of items encoded by `list_item`, in any number of pieces."""
     head = delimited(1, writer("meta/v1.ListMeta").write(metadata))
     size = varint(len(head) + sum(map(len, pieces)))
     return [_opening(api_version, kind) + size + head, *pieces, _ENDING]
 
 
 def item(raw: bytes) -> bytes:
-    """A message as one item of a list."""
+    """Returns a message encoded as one item of a list."""
     return delimited(2, raw)
 
 
 @lru_cache(maxsize=256)
 def _opening(api_version: str, kind: str) -> bytes:
-    """Up to the length of the object's message."""
+    """Returns the envelope up to the length of the object's message."""
     type_meta = writer("TypeMeta").write({"apiVersion": api_version, "kind": kind})
     return MAGIC + delimited(1, type_meta) + varint(2 << 3 | 2)
 
 
 def watch_frame(event_type: str, encoded: bytes) -> bytes:
-    """One frame of a protobuf watch: its length in four bytes, then the event around an encoded object."""
+    """Returns one frame of a protobuf watch: its length in four bytes, then the event around an encoded object."""
     event = delimited(1, event_type.encode()) + delimited(2, delimited(1, encoded))
     return len(event).to_bytes(4, "big") + event

@@ -1,7 +1,7 @@
-"""Reads protobuf messages into wire dicts, driven by the field tables.
+"""Decodes protobuf messages to objects, driven by the field tables.
 
-What comes out is what Go's JSON encoding of the same message would say, without its nulls. Everything wrong
-with the bytes is a ValueError, IndexError or OverflowError here; `protobuf.decode` turns it into an answer.
+The result is what Go's JSON encoding of the message would contain, without its nulls. Invalid bytes raise ValueError,
+IndexError or OverflowError, which `protobuf.decode` converts to an API error.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from shoal.objects.protobuf_table import SPECIAL, Field, fields_of, message_of
 
 MAGIC = b"k8s\x00"
 
-# Deep enough for any schema; a JSON encoder takes about twice as many levels.
+# Enough for any schema. A JSON encoder supports about twice as many levels.
 _MAX_DEPTH = 100
 
 _Take = Callable[[dict[str, Any], bytes, int, int, int], None]
@@ -28,7 +28,7 @@ _Value = Callable[[bytes, int, int, int], Any]
 
 
 class Reader:
-    """One message type. Compiled on first use, because types refer to each other in circles."""
+    """The decoder of one message type. Compiled on first use, because types refer to each other in cycles."""
 
     __slots__ = ("compiled", "delimited", "doubles", "name", "numbers", "varints", "zeros")
 
@@ -132,7 +132,7 @@ class Reader:
             raise ValueError(f"{self.name} is cut short")
         if tag in self.doubles:
             value = struct.unpack_from("<d", data, pos)[0]
-            # Go prints a whole number without its fraction; NaN and infinities have no JSON.
+            # Go prints a whole number without its fraction. NaN and infinities have no JSON form.
             out[self.doubles[tag]] = int(value) if abs(value) < 2**53 and value.is_integer() else _finite(value)
         elif tag >> 3 in self.numbers:
             raise self._mistyped(tag)
@@ -148,7 +148,7 @@ def reader(message: str) -> Reader:
 
 
 def read_object(data: bytes, depth: int = 0) -> dict[str, Any]:
-    """An object in its envelope, which begins with `MAGIC`, with apiVersion and kind."""
+    """Decodes an object in its envelope, which begins with `MAGIC`, with apiVersion and kind."""
     envelope = reader("Unknown").read(data, len(MAGIC), len(data), depth)
     for key in ("contentEncoding", "contentType"):
         if envelope.get(key):
@@ -206,7 +206,7 @@ def _take(field: Field) -> _Take:
     keep = bool(field.keep) or field.shape == "*"
 
     def put_string(out: dict[str, Any], data: bytes, pos: int, stop: int, _depth: int) -> None:
-        # As `put`, a call cheaper: most fields are strings.
+        # As `put`, but one call cheaper: most fields are strings.
         value = data[pos:stop].decode()
         if value or keep:
             out[name] = value
@@ -234,7 +234,7 @@ def _take(field: Field) -> _Take:
 
 
 def _take_entry(field: Field) -> _Take:
-    """A map comes as messages of key = 1 and value = 2."""
+    """A map is encoded as messages of key = 1 and value = 2."""
     entry = Reader(f"an entry of {field.name}")
     entry.compiled = True
     entry.numbers = frozenset((1, 2))

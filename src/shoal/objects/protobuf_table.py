@@ -1,7 +1,7 @@
-"""The protobuf field tables of the built-in kinds, loaded when the first protobuf message comes.
+"""Protobuf field tables of the built-in kinds, loaded on the first protobuf message.
 
-`protobuf_fields.json` is generated from upstream's Go types (scripts/generate). Types whose JSON is not their
-message (times, quantities, embedded JSON…) are described here, each with its two conversions.
+`protobuf_fields.json` is generated from upstream's Go types (scripts/generate). Types whose JSON is not their message
+(times, quantities, embedded JSON…) are defined here with their two conversions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-# Without a zone, as the sums are done and printed in UTC.
+# Without a zone: all arithmetic and output is in UTC.
 _EPOCH = datetime(1970, 1, 1)
 _SCHEMA = "apiextensions/v1.JSONSchemaProps"
 
@@ -23,19 +23,19 @@ _SCHEMA = "apiextensions/v1.JSONSchemaProps"
 class Field(NamedTuple):
     number: int
     name: str
-    """In JSON; empty when the message's fields appear among its owner's."""
+    """JSON name. Empty if the message's fields are inlined into its parent."""
     shape: str
     """`""` a value, `*` a pointer, `[]` a list, `{}` a map with string keys."""
     type: str
     """string, bytes (base64 in JSON), raw (bytes as they are), int, bool, double, embedded (JSON in bytes),
     a special type or a message."""
     keep: int
-    """1 when JSON shows the zero value."""
+    """1 if JSON shows the zero value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Special:
-    """A type with a JSON form of its own. `to_json` gives None for what Go writes as null."""
+    """A type with its own JSON form. `to_json` returns None for what Go writes as null."""
 
     fields: list[Field]
     to_json: Callable[[dict[str, Any]], Any]
@@ -49,7 +49,7 @@ def _tables() -> dict[str, Any]:
 
 
 def message_of(api_version: str, kind: str) -> str | None:
-    """The message of a kind; some kinds (DeleteOptions, Status) belong to every group."""
+    """Returns the message name of a kind. Some kinds (DeleteOptions, Status) belong to every group."""
     kinds = _tables()["kinds"]
     found: str | None = kinds.get(f"{api_version}/{kind}") or kinds.get(f"*/{kind}")
     return found
@@ -96,7 +96,7 @@ def _from_time(text: str) -> dict[str, Any]:
 
 
 def _from_seconds(text: str) -> dict[str, Any]:
-    # Upstream's JSON has whole seconds only, so its protobuf drops the fraction as well.
+    # Upstream's JSON has whole seconds only, so its protobuf drops the fraction too.
     return _from_time(text) | {"nanos": 0}
 
 
@@ -117,7 +117,7 @@ def _from_schema_or_bool(value: Any) -> dict[str, Any]:
 
 
 def _either(listed: str) -> tuple[Callable[[dict[str, Any]], Any], Callable[[Any], dict[str, Any]]]:
-    """A schema, or a list under `listed`."""
+    """Conversions of a schema, or a list under `list_field`."""
     return (
         lambda value: value[listed] if value.get(listed) else value.get("schema"),
         lambda value: {listed if isinstance(value, list) else "schema": value},

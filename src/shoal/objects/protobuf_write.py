@@ -1,7 +1,7 @@
-"""Writes wire dicts as protobuf messages, driven by the field tables.
+"""Encodes objects as protobuf messages, driven by the field tables.
 
-Fields are written in order of their numbers, map entries by key; keys the kind does not have are left out.
-A value of the wrong type is a TypeError, ValueError or AttributeError; `protobuf.encode` answers for it.
+Fields are written in order of their numbers, map entries by key. Keys the kind does not have are left out. A value of
+the wrong type raises TypeError, ValueError or AttributeError, which `protobuf.encode` handles.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _Payload = Callable[[Any], bytes]
 
 
 class Writer:
-    """One message type. Compiled on first use, because types refer to each other in circles."""
+    """The encoder of one message type. Compiled on first use, because types refer to each other in cycles."""
 
     __slots__ = ("emits", "name")
 
@@ -35,7 +35,7 @@ class Writer:
             emits = self.emits = [(f.name, _emit(f)) for f in sorted(fields_of(self.name), key=lambda f: f.number)]
         parts: list[bytes] = []
         for name, emit in emits:
-            # An inlined message finds its fields among those of its owner.
+            # The fields of an inlined message are in its parent object.
             value = obj.get(name) if name else obj
             if value is not None:
                 emit(parts, value)

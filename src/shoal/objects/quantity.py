@@ -1,7 +1,7 @@
 """Resource quantities: `100m`, `1.5Gi`, `2e3`, computed exactly and written as Kubernetes writes them.
 
-The amount is kept as a whole number of nano-units, the smallest step a quantity has; finer ones round away
-from zero. The suffix family (`1000M`, `1000Mi`, `1e9`) is remembered for the canonical text.
+The amount is stored as an integer of nano-units, the smallest step of a quantity. Finer amounts round away from zero.
+The suffix family (`1000M`, `1000Mi`, `1e9`) is kept for the canonical text.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Quantity:
 
     @staticmethod
     def parse(value: str | int | float) -> Quantity:
-        """A ValueError says, in upstream's words, what is wrong. JSON numbers are quantities too."""
+        """Raises ValueError with upstream's message. JSON numbers are quantities too."""
         if isinstance(value, str):
             return _parse(value)
         if isinstance(value, bool):
@@ -65,11 +65,11 @@ class Quantity:
         return Quantity(whole * NANO, format_)
 
     def value(self) -> int:
-        """Whole units, rounded away from zero."""
+        """Returns whole units, rounded away from zero."""
         return _divide_up(self.nano, NANO)
 
     def milli(self) -> int:
-        """Thousandths, rounded away from zero."""
+        """Returns thousandths, rounded away from zero."""
         return _divide_up(self.nano, 10**6)
 
     def __add__(self, other: Quantity) -> Quantity:
@@ -139,12 +139,12 @@ def _decimal_exponent(suffix: str) -> tuple[str, int]:
     found = _exponent(suffix)
     if not found or int(found.group(1)) > _MAX_EXPONENT:
         raise ValueError(_BAD_SUFFIX)
-    # Far below a nano-unit every amount rounds to one of them: the exact power does not matter.
+    # Far below a nano-unit every amount rounds to one nano-unit, so the exact power does not matter.
     return DECIMAL_EXPONENT, max(int(found.group(1)), -_MAX_EXPONENT)
 
 
 def _is_canonical(number: int, whole: str, fraction: str, format_: str, power: int, scale: int) -> bool:
-    """Whether upstream would repeat the text as it came instead of writing it anew."""
+    """True if upstream would repeat the text as given instead of formatting it again."""
     if format_ == BINARY_SI:
         return not fraction and 15 - len(whole) - int(power * 3 / 10) - 1 >= 0 and number & 7 != 0
     digits = whole + fraction
@@ -169,5 +169,4 @@ def _canonical(nano: int, format_: str) -> str:
 
 
 def _divide_up(number: int, by: int) -> int:
-    """Rounded away from zero."""
     return -(-number // by) if number >= 0 else number // by

@@ -1,7 +1,7 @@
-"""Label and field selectors: parsing, matching and their canonical text.
+"""Label and field selectors: parsing, matching and canonical text.
 
-Selectors are immutable values; parsed ones are cached by their text. What a field selector's path means for a
-kind is decided by whoever asks for the terms.
+Selectors are immutable. Parsed ones are cached by their text. Callers decide what a field selector's path means for a
+kind.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Requirement:
 
 
 class LabelSelector:
-    """All of its requirements must match. `bool()` is False for the one that selects everything."""
+    """All of its requirements must match. `bool()` is False for the selector that selects everything."""
 
     __slots__ = ("_equal", "_rest", "nothing", "requirements")
 
@@ -87,7 +87,7 @@ class LabelSelector:
         return True
 
     def required(self) -> tuple[tuple[str, str], ...]:
-        """The plain `key=value` pairs every match has: what an index can answer."""
+        """Returns the `key=value` pairs every match has, which an index can look up."""
         return self._equal
 
     def __str__(self) -> str:
@@ -111,7 +111,7 @@ NOTHING = LabelSelector(nothing=True)
 
 @lru_cache(maxsize=1024)
 def parse_labels(text: str) -> LabelSelector:
-    """The selector of a `labelSelector` query parameter."""
+    """Parses a `labelSelector` query parameter."""
     try:
         return LabelSelector(_Parser(text).parse())
     except ValueError as error:
@@ -119,7 +119,7 @@ def parse_labels(text: str) -> LabelSelector:
 
 
 def from_label_selector(selector: Mapping[str, Any] | None) -> LabelSelector:
-    """The selector of a `metav1.LabelSelector` object: absent selects nothing, empty selects everything."""
+    """Converts a `metav1.LabelSelector` object: absent selects nothing, empty selects everything."""
     if selector is None:
         return NOTHING
     try:
@@ -174,7 +174,9 @@ _tokens = re.compile(r"==|!=|[=!(),<>]|[^=!(),<>\s]+").findall
 
 
 class _Parser:
-    """Recursive descent over `key`, `!key`, `key op value`, `key in (a,b)`, joined by commas. `""` ends the text."""
+    """Recursive descent over `key`, `!key`, `key op value`, `key in (a,b)`, joined by commas. The token `""` marks the
+    end.
+    """
 
     def __init__(self, text: str) -> None:
         self._left: list[str] = [*_tokens(text), ""]
@@ -260,7 +262,7 @@ class _Parser:
 
 @dataclass(frozen=True, slots=True)
 class FieldSelector:
-    """Terms are `(path, "=" or "!=", value)`, all of which must hold; a field that is absent counts as empty."""
+    """Terms are `(path, "=" or "!=", value)`, all of which must hold. An absent field counts as empty."""
 
     terms: tuple[tuple[str, str, str], ...] = ()
 
@@ -275,7 +277,7 @@ class FieldSelector:
         return all((fields.get(path, "") == value) is (op == "=") for path, op, value in self.terms)
 
     def exact(self, path: str) -> str | None:
-        """The one value the field must have, if the selector says so."""
+        """Returns the one value the field must have, if the selector fixes it."""
         return next((value for field, op, value in self.terms if field == path and op == "="), None)
 
     def __str__(self) -> str:
@@ -284,7 +286,7 @@ class FieldSelector:
 
 @lru_cache(maxsize=1024)
 def parse_fields(text: str) -> FieldSelector:
-    """The selector of a `fieldSelector` query parameter."""
+    """Parses a `fieldSelector` query parameter."""
     terms = []
     for part in sorted(_term_texts(text)):
         split = _operator(part)

@@ -1,8 +1,8 @@
-"""Strategic merge patch, told by an OpenAPI schema which lists merge and by which key.
+"""Strategic merge patch. The OpenAPI schema says which lists are merged and by which key.
 
-Nothing given is ever changed; what a patch does not touch is shared with the original. New members lose their
-nulls and directives. A field the schema does not know merges as plain JSON: objects by member, lists as a whole.
-Every malformed patch is a 400, except that lists of lists are a 422, as upstream.
+Inputs are never changed. Everything a patch does not touch is shared with the original. New members lose their nulls
+and directives. A field the schema does not declare merges as plain JSON: objects by member, lists as a whole. As
+upstream, every malformed patch is a 400, except that lists of lists are a 422.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DROPPED: Final = object()
 
 
 def apply(original: dict[str, Any], patch: Any, schema: Schema, resolve: Resolve) -> dict[str, Any]:
-    """The patched object. `resolve` gives the schema a `$ref` names (its last path segment)."""
+    """Returns the patched object. `resolve` returns the schema of a `$ref` (its last path segment)."""
     if not isinstance(patch, dict):
         raise BadRequest(_bad_type("map[string]interface {}", patch))
     return _Merge(resolve).objects(original, patch, schema)
@@ -98,7 +98,7 @@ class _Merge:
         return merged
 
     def _ordered_lists(self, merged: dict[str, Any], patch: dict[str, Any], schema: Schema) -> set[str]:
-        """Carries out every `$setElementOrder/<field>` with its list; the members it has taken care of."""
+        """Applies every `$setElementOrder/<field>` with its list. Returns the members it has handled."""
         done: set[str] = set()
         for key, order in patch.items():
             if not key.startswith(_ORDER):
@@ -124,7 +124,9 @@ class _Merge:
         return done
 
     def _field(self, schema: Schema, key: str) -> tuple[Schema, str, str]:
-        """A member's schema, its patch strategy without `retainKeys` (which only those who make patches need), key."""
+        """Returns the schema of a member, its patch strategy without `retainKeys` (which only matters when a patch is
+        created), and its merge key.
+        """
         field = (schema.get("properties") or {}).get(key)
         if field is None:
             anything = schema.get("additionalProperties")
@@ -156,7 +158,7 @@ def _directed(patch: dict[str, Any]) -> dict[str, Any]:
 
 
 def _retained(original: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
-    """A copy of the original with only what `$retainKeys` lists."""
+    """Returns a copy of the original with only the keys in `$retainKeys`."""
     if _RETAIN not in patch:
         return dict(original)
     if not isinstance(patch[_RETAIN], list):
@@ -183,7 +185,7 @@ def _delete_from(merged: dict[str, Any], field: str, unwanted: Any) -> None:
 
 
 def _without_directives(original: list[Any], patch: list[Any], merge_key: str) -> tuple[list[Any], list[Any]]:
-    """Carries out `$patch` in list items: the original without the deleted ones, the patch without the directives."""
+    """Applies `$patch` in list items. Returns the original without deleted items, and the patch without directives."""
     changes: list[Any] = []
     deleted: set[Any] = set()
     replace = False
@@ -215,7 +217,9 @@ def _directive_field(key: str, prefix: str, bad: str) -> str:
 
 
 def _clean(value: Any) -> Any:
-    """A patch's value as a new one: without nulls and directives; `_DROPPED` where it is itself a directive."""
+    """Returns a patch value as a new value, without nulls and directives. Returns `_DROPPED` if it is itself a
+    directive.
+    """
     if isinstance(value, dict):
         return _DROPPED if _PATCH in value else _clean_members(value)
     return _clean_list(value) if isinstance(value, list) else value
@@ -240,7 +244,7 @@ def _clean_list(items: list[Any]) -> list[Any]:
 
 
 def _arranged(items: list[Any], wanted: list[Any], live: list[Any], merge_key: str) -> list[Any]:
-    """Items in the wanted order; those it does not name go where the live list had them, as far as possible."""
+    """Orders items by `order`. Items it does not contain keep their position in the live list as far as possible."""
     rank, place = _positions(wanted, merge_key), _positions(live, merge_key)
     named: list[tuple[int, Any]] = []
     others: list[tuple[int, Any]] = []
@@ -263,7 +267,7 @@ def _arranged(items: list[Any], wanted: list[Any], live: list[Any], merge_key: s
 
 
 def _check_order(patch: list[Any], order: list[Any], merge_key: str) -> None:
-    """The items of a patch must come in the order it asks for, and all be named there."""
+    """The items of a patch must be in the order of its `$setElementOrder`, and all be in it."""
     if not patch or not order:
         return
     named = iter([_identity(item, merge_key) for item in order])
@@ -284,7 +288,7 @@ def _positions(items: list[Any], merge_key: str) -> dict[Any, int]:
 
 
 def _identity(item: Any, merge_key: str) -> Any:
-    """What tells a list item from the others: the value of the merge key, or a scalar itself."""
+    """Returns the identity of a list item: the value of the merge key, or a scalar itself."""
     if merge_key:
         if not isinstance(item, dict):
             raise BadRequest(_bad_type("map[string]interface {}", item))
@@ -305,7 +309,7 @@ def _element_type(*lists: list[Any]) -> type:
     return types.pop()
 
 
-# --- values in the words of Go ---
+# --- values as Go prints them ---
 
 
 def _bad_type(expected: str, actual: Any) -> str:
@@ -315,7 +319,7 @@ def _bad_type(expected: str, actual: Any) -> str:
 
 
 def _printed(value: Any) -> str:
-    """As `%v` prints it."""
+    """Formats as Go's `%v` does."""
     if isinstance(value, dict):
         return "map[" + " ".join(f"{key}:{_printed(value[key])}" for key in sorted(value)) + "]"
     if isinstance(value, list):

@@ -1,8 +1,8 @@
-"""JSON bodies: decoding with Go's complaints, and the duplicate fields that `fieldValidation` reports.
+"""Decodes JSON bodies with Go's error messages, and finds the duplicate fields that `fieldValidation` reports.
 
-The fast path is orjson; the standard library's parser only explains what orjson refused and finds duplicates.
-Integers are exact up to 2^64, larger ones become floats as in upstream's unstructured objects; NaN is refused,
-and so are lone surrogates, invalid UTF-8 and anything nested deeper than can be written out again.
+The fast path is orjson. The standard library's parser is only used to explain what orjson rejected and to find
+duplicates. Integers are exact up to 2^64; larger ones become floats, as in upstream's unstructured objects. NaN, lone
+surrogates, invalid UTF-8 and anything nested deeper than can be encoded again are rejected.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ MAX_DUPLICATES = 100
 
 
 def loads(data: bytes | bytearray | memoryview | str) -> Any:
-    """The decoded value; BadRequest for anything that is no JSON."""
+    """Returns the decoded value. Raises BadRequest for invalid JSON."""
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError:
         raise BadRequest(_explain(data if isinstance(data, str) else bytes(data))) from None
     raw = data.encode() if isinstance(data, str) else bytes(data) if isinstance(data, memoryview) else data
-    # As many brackets as levels are needed to be too deep: for usual objects this is the whole check.
+    # A value that is too deep has more than MAX_DEPTH brackets. For usual objects this count is the whole check.
     if raw.count(b"{") + raw.count(b"[") > MAX_DEPTH and too_deep(value):
         raise BadRequest(_too_deep(raw.decode()))
     return value
 
 
 def too_deep(value: Any) -> bool:
-    """Whether the value is nested deeper than can be written out (254 levels)."""
+    """True if the value is nested deeper than can be encoded (254 levels)."""
     try:
         orjson.dumps(value)
     except orjson.JSONEncodeError:
@@ -43,9 +43,9 @@ def too_deep(value: Any) -> bool:
 
 
 def duplicates(data: bytes | str, value: Any = None) -> list[str]:
-    """`duplicate field "spec.a"` for every member given twice, in the order they come; at most 100.
+    """Returns `duplicate field "spec.a"` for every duplicate member, in text order; at most 100.
 
-    `value` is what `loads` made of the data, unchanged since: with it a clean body costs a few microseconds.
+    `value` is the unchanged result of `loads`. With it a clean body costs a few microseconds.
     """
     if value is not None and isinstance(data, bytes) and _has_as_many_keys(data, value):
         return []
@@ -67,7 +67,7 @@ def duplicates(data: bytes | str, value: Any = None) -> list[str]:
 
 
 def in_text_order(data: bytes, complaints: list[str]) -> list[str]:
-    """`unknown field "a"` and `duplicate field "b"` as one reader of the text would have met them."""
+    """Sorts `unknown field "a"` and `duplicate field "b"` by their position in the text."""
     try:
         paths: dict[str, int] = {}
         _number(_keep_pairs(data.decode()), "", paths)
@@ -91,21 +91,21 @@ def _number(value: Any, path: str, paths: dict[str, int]) -> None:
 
 
 def _has_as_many_keys(data: bytes, value: Any) -> bool:
-    """Whether text and value have the same number of members, counted by the `":` that ends each key.
+    """True if text and value have the same number of members, counted by the `":` that ends each key.
 
-    A quote inside a string is escaped, so `":` without a backslash ends a key and nothing else; where
-    escaped backslashes or space before a colon blur that, the answer is no, and the slow way decides.
+    A quote inside a string is escaped, so `":` without a backslash ends a key and nothing else. If escaped backslashes
+    or space before a colon make that ambiguous, the result is False, and the slow path decides.
     """
     again = orjson.dumps(value)
     if data.startswith(again) and len(data) - len(again) <= 1:
-        return True  # the very bytes, perhaps with a final newline: what most clients send
+        return True  # the same bytes, perhaps with a final newline, as most clients send
     if b"\\\\" in data or b" :" in data or b"\n:" in data or b"\t:" in data or b"\r:" in data or b"\\\\" in again:
         return False
     return data.count(b'":') - data.count(b'\\":') == again.count(b'":') - again.count(b'\\":')
 
 
 class _Twice(Exception):
-    """Some object has a member twice."""
+    """An object has a duplicate member."""
 
 
 def _refuse_twice(pairs: list[tuple[str, Any]]) -> None:
@@ -124,7 +124,7 @@ def _refuse_infinite(number: str) -> None:
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """An object with all of its members, where a list is a list."""
+    """All members of an object, to distinguish it from a list."""
 
 
 _detect = json.JSONDecoder(object_pairs_hook=_refuse_twice, parse_int=len, parse_float=len).decode
@@ -162,7 +162,7 @@ _GO_SAYS = {
 
 
 def _explain(data: bytes | str) -> str:
-    """Go's words for what is wrong with the text."""
+    """Returns Go's message for invalid JSON."""
     try:
         text = data.decode() if isinstance(data, bytes) else data
     except UnicodeDecodeError:
@@ -195,7 +195,7 @@ _LITERALS = {"t": "true", "f": "false", "n": "null"}
 
 
 def _no_literal(text: str, at: int) -> str:
-    """What begins as one of the three words that are values, and goes on otherwise."""
+    """Returns the error of a text that starts like true, false or null but continues differently."""
     word = _LITERALS[text[at]]
     for expected, found in zip(word, text[at : at + len(word)], strict=False):
         if found != expected:
@@ -217,7 +217,7 @@ def _open_brackets(text: str) -> list[str]:
 
 
 def _too_deep(text: str) -> str:
-    """Names the bracket that was one too many; empty where none is."""
+    """Reports the bracket that exceeds the maximum depth. Empty if there is none."""
     depth = 0
     for token in _brackets(text):
         depth += (token in ("{", "[")) - (token in ("}", "]"))
@@ -227,5 +227,5 @@ def _too_deep(text: str) -> str:
 
 
 def _quoted(character: str) -> str:
-    """One character as Go quotes it."""
+    """Quotes one character as Go does."""
     return {"'": "'\\''", '"': "'\"'"}.get(character) or f"'{quoted(character)[1:-1]}'"

@@ -1,7 +1,7 @@
-"""Request and response, as the API server's chain and its transports pass them.
+"""Request and response types passed between the transports and the API server's handler chain.
 
-A transport (the HTTP server, the in-process one) makes a `Request`, calls a `Handler`, and carries out
-what comes back. No sockets here, and no meaning: paths and verbs are read in `apiserver`.
+A transport (the HTTP server, the in-process one) builds a `Request`, calls a `Handler` and sends the result. There are
+no sockets here. Paths and verbs are interpreted in `apiserver`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class ClientCertificate:
-    """What a verified client certificate says: CN, O… and the URI SANs (`shoal://<cluster>#<uid>`)."""
+    """Subject of a verified client certificate: CN, O… and the URI SANs (`shoal://<cluster>#<uid>`)."""
 
     common_name: str
     organizations: tuple[str, ...]
@@ -28,19 +28,19 @@ class Request:
     query: str = ""
     """Raw, still percent-encoded."""
     headers: Mapping[str, str] = field(default_factory=dict)
-    """Names in lower case; repeated ones joined by `, ` (Impersonate-Group: see `header_list`)."""
+    """Names in lower case. Repeated headers are joined by `, ` (Impersonate-Group: see `header_list`)."""
     body: bytes = b""
     certificate: ClientCertificate | None = None
     remote: str = ""
     repeated: tuple[tuple[str, str], ...] = ()
-    """Every header line in order, only filled when a name came twice."""
+    """Every header line in order. Filled only if a name came twice."""
     asked: str = ""
-    """The path the client knows, where a route has rewritten it: what an answer that names addresses repeats."""
+    """The path the client sent, if a route has rewritten `path`. Responses that contain URLs repeat it."""
     promised: tuple[tuple[str, str], ...] = ()
-    """Headers of the answer, whatever it will be."""
+    """Headers added to the response, whatever the response is."""
 
     def header_list(self, name: str) -> list[str]:
-        """All values of a header that may come more than once."""
+        """Returns all values of a header that may come more than once."""
         if self.repeated:
             return [value for key, value in self.repeated if key == name]
         return [self.headers[name]] if name in self.headers else []
@@ -56,7 +56,7 @@ class Response:
 
 
 class Sink(Protocol):
-    """The writing end of a streamed answer. All calls come from the event loop's thread."""
+    """The writing end of a streamed response. All calls come from the event loop's thread."""
 
     @property
     def closed(self) -> bool: ...
@@ -66,24 +66,26 @@ class Sink(Protocol):
         """Bytes the peer has not taken yet; grows without bound for a client that never reads."""
 
     def write(self, data: bytes) -> None:
-        """One piece of the body. After close, nothing happens."""
+        """Writes one piece of the body. Ignored after close."""
 
     def close(self) -> None:
-        """Ends the answer properly: the peer sees a complete body."""
+        """Ends the response cleanly: the peer sees a complete body."""
 
     def abort(self) -> None:
-        """Cuts the connection: the peer sees a broken body. For clients that do not read."""
+        """Cuts the connection: the peer sees a broken body. Used for clients that do not read."""
 
     def on_close(self, callback: Callable[[], None]) -> None:
-        """Called once when the peer or the server has ended the stream."""
+        """Registers a callback that runs once, when the peer or the server has ended the stream."""
 
     def on_drain(self, callback: Callable[[], None]) -> None:
-        """Called whenever the peer has taken what was written: a sender that holds back goes on then."""
+        """Registers a callback that runs whenever the peer has read what was written, so that a throttled sender can
+        continue.
+        """
 
 
 @dataclass(slots=True)
 class StreamResponse:
-    """Headers now, then whatever `start` writes to its sink, now and later (a watch)."""
+    """A response whose headers are sent now and whose body `start` writes to its sink, now and later (a watch)."""
 
     status: int
     start: Callable[[Sink], None]
@@ -92,23 +94,23 @@ class StreamResponse:
 
 
 class ByteStream(Protocol):
-    """The writing half of a raw connection; asyncio's transports are some."""
+    """The writing half of a raw connection. asyncio transports implement it."""
 
     def write(self, data: bytes) -> None: ...
 
     def close(self) -> None:
-        """After what was written has left."""
+        """Closes after everything written has been sent."""
 
     def abort(self) -> None: ...
 
 
 class Receiver(Protocol):
-    """The reading half of a raw connection, called from the event loop's thread; asyncio's protocols are some."""
+    """The reading half of a raw connection, called from the event loop's thread. asyncio protocols implement it."""
 
     def data_received(self, data: bytes) -> None: ...
 
     def pause_writing(self) -> None:
-        """The stream holds enough: write little until `resume_writing`."""
+        """The stream's buffer is full: write little until `resume_writing`."""
 
     def resume_writing(self) -> None: ...
 
@@ -118,10 +120,10 @@ class Receiver(Protocol):
 
 @dataclass(slots=True)
 class Upgrade:
-    """101: the connection speaks another protocol from here on, between `start`'s stream and its receiver."""
+    """101 Switching Protocols: from here on another protocol runs between `start`'s stream and its receiver."""
 
     protocol: str
-    """As the client's Upgrade header names it."""
+    """The protocol as the client's Upgrade header names it."""
     start: Callable[[ByteStream], Receiver]
     status: int = 101
     content_type: str = ""
@@ -130,4 +132,4 @@ class Upgrade:
 
 Answer = Response | StreamResponse | Upgrade
 Handler = Callable[[Request], Answer | Awaitable[Answer]]
-"""Answers at once where nothing has to be waited for (a GET from the cache), else by an awaitable."""
+"""Returns a response directly if nothing has to be awaited (a GET from the cache), else an awaitable."""

@@ -1,7 +1,7 @@
-"""YAML bodies, read into what JSON can say: text keys, no cycles, no dates, no bytes.
+"""Decodes YAML bodies to what JSON can represent: string keys, no cycles, no dates, no bytes.
 
-Built from parser events, never by composing nodes: a body nested deeper than JSON may be, or one whose aliases
-would write out to more than a body may hold, is refused before it costs memory, time or stack.
+Built from parser events, never by composing nodes. A body nested deeper than JSON may be, or whose aliases would expand
+to more than a body may hold, is rejected before it costs memory, time or stack.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from shoal.objects.errors import BadRequest, show
 from shoal.objects.strictjson import MAX_DEPTH, MAX_DUPLICATES
 
 MOST_TEXT = 8 * 1024 * 1024
-"""What the document may come to, in characters, with every alias written out."""
+"""Maximum characters of the document with every alias expanded."""
 
 _TAG = "tag:yaml.org,2002:"
 
 
 class _Resolver(Resolver):
-    """Dates stay text."""
+    """Dates stay strings."""
 
 
 _Resolver.yaml_implicit_resolvers = {
@@ -36,23 +36,25 @@ _Resolver.yaml_implicit_resolvers = {
     for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 _Resolver.add_implicit_resolver(_TAG + "bool", re.compile(r"[yYnN]$"), list("yYnN"))
-# Go needs no point in a number with an exponent.
+# Go accepts an exponent without a decimal point.
 _Resolver.add_implicit_resolver(_TAG + "float", re.compile(r"[-+]?\.?[0-9]+[eE][-+]?[0-9]+$"), list("-+.0123456789"))
 _resolve: Any = _Resolver().resolve
 _construct: Any = SafeConstructor()
 
 
 def loads(data: bytes) -> Any:
-    """The first document of the data; BadRequest, in Go's words, for what is no YAML or nothing JSON could say."""
+    """Returns the first document. Raises BadRequest, with Go's message, for invalid YAML or a value JSON cannot
+    represent.
+    """
     try:
-        # By way of JSON, as upstream: keys in order, and no two places that are one object and would be pruned as one.
+        # Through JSON, as upstream: keys are sorted, and no object is shared by two positions and pruned as one.
         return orjson.loads(orjson.dumps(_Reader(_events(data)).document(), option=orjson.OPT_SORT_KEYS))
     except (yaml.YAMLError, ValueError) as error:
         raise BadRequest(_said(error)) from None
 
 
 def loads_all(data: bytes) -> list[Any]:
-    """Every document of the data, each within the bounds of one."""
+    """Returns every document, each within the limits of one."""
     events, found = _events(data), []
     try:
         for event in events:
@@ -66,7 +68,7 @@ def loads_all(data: bytes) -> list[Any]:
 
 
 def duplicates(data: bytes) -> list[str]:
-    """Keys given twice, as Go's strict reader reports them."""
+    """Returns duplicate keys, as Go's strict decoder reports them."""
     reader = _Reader(_events(data))
     try:
         reader.document()
@@ -76,12 +78,12 @@ def duplicates(data: bytes) -> list[str]:
 
 
 def together(twice: list[str]) -> str:
-    """What Go says of all of them at once."""
+    """Returns Go's message for all duplicates together."""
     return "yaml: unmarshal errors:\n  " + "\n  ".join(twice)
 
 
 def _said(error: Exception) -> str:
-    """Go's words are those of the C library. It counts lines from nought, of which the scanner knows."""
+    """Go's messages are those of the C library. It counts lines from zero, except in the scanner."""
     if isinstance(error, yaml.MarkedYAMLError):
         line = error.problem_mark.line if error.problem_mark else 0
         if line:
@@ -101,13 +103,13 @@ class _Reader:
     def __init__(self, events: Iterator[Any]) -> None:
         self._events = events
         self._anchors: dict[str, tuple[Any, int]] = {}
-        """What an alias stands for, and how much text that is."""
+        """The value of an anchor, and its expanded size."""
         self._text = 0
         self.shares = False
         self.twice: list[str] = []
 
     def document(self) -> Any:
-        """The first; what follows it is not looked at, as upstream does not."""
+        """Returns the first document. As upstream, later ones are ignored."""
         for event in self._events:
             if isinstance(event, yaml.DocumentStartEvent):
                 value = self.node()
@@ -116,7 +118,6 @@ class _Reader:
         return None
 
     def node(self) -> Any:
-        """The one that comes next."""
         return self._node(next(self._events), 0)
 
     def _node(self, event: Any, depth: int) -> Any:
@@ -138,7 +139,7 @@ class _Reader:
         return value
 
     def _alias(self, name: str) -> Any:
-        # An anchor is known once its node has ended, so that no node can contain itself.
+        # An anchor is registered at the end of its node, so no node can contain itself.
         if name not in self._anchors:
             raise ValueError(f"yaml: anchor '{name}' value contains itself, or unknown anchor")
         value, text = self._anchors[name]
@@ -199,7 +200,7 @@ def _scalar(event: Any) -> Any:
     if tag is None or tag == "!":
         tag = _resolve(yaml.ScalarNode, text, event.implicit) if tag is None else _TAG + "str"
     kind = tag.removeprefix(_TAG)
-    # Go knows no sexagesimals.
+    # Go does not support sexagesimal numbers.
     if kind in ("str", "merge") or (kind in ("int", "float") and ":" in text):
         return text
     if kind == "null":

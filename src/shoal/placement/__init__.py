@@ -1,1 +1,1 @@
-"""Where the hub's workloads go: one Deployment becomes one in each cluster, and their statuses one status again."""
+"""Placement: propagates the hub's workloads to clusters as leaves, divides replicas, and aggregates their status."""

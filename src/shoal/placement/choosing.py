@@ -1,4 +1,4 @@
-"""Which workload Clusters an object may use, and which of them it does. Pure; every refusal has words."""
+"""Filters the workload clusters an object may use, and selects among them. Pure. Every filter failure has a message."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ class Refusal:
     reason: str
     message: str
     keeps: bool = False
-    """What is there stays there; it only gets no more."""
+    """Existing replicas stay; the cluster only gets no more."""
 
 
 def refusal(site: Site, policy: Policy, part: Part | None, now: float) -> Refusal | None:
-    """Why the cluster gets none, or no more; the first reason that holds. A new cluster is used at once, one that comes
-    back is not."""
+    """Returns why the cluster gets no replicas, or no more; the first reason that applies. A new cluster is used at
+    once, one that comes back is not.
+    """
     if site.is_leaving(now):
         return Refusal("Leaving", "is deleted or to be left (evictAfter)")
     if policy.names and site.name not in policy.names:
@@ -49,7 +50,7 @@ def refusal(site: Site, policy: Policy, part: Part | None, now: float) -> Refusa
 
 
 def wakes(site: Site, policy: Policy, part: Part | None, now: float) -> float | None:
-    """Seconds until time alone changes what is said of the cluster."""
+    """Returns the seconds until time alone changes the filter result."""
     if part is None and site.until is None:
         return None
     moments = [site.until] if site.until else []
@@ -69,8 +70,9 @@ def _not_ready(site: Site, policy: Policy, part: Part | None, now: float) -> Ref
 
 
 class Outlook:
-    """What a policy says of clusters in which an object has no part yet: the same for all objects, so it is found out
-    once, and good until a cluster changes or `until`."""
+    """Filter results of a policy for clusters in which an object has no share yet. They are the same for all objects,
+    so they are computed once, and are valid until a cluster changes or `valid_until`.
+    """
 
     def __init__(self, sites: Iterable[Site], policy: Policy, now: float) -> None:
         self.policy = policy
@@ -84,7 +86,9 @@ class Outlook:
         self.until = min(leaving, default=NEVER)
 
     def open(self, parts: Mapping[str, Part], refusals: Mapping[str, Refusal]) -> list[Site]:
-        """All that may be used, who has part of it already first, where that matters; no more than it may come to."""
+        """Returns all feasible clusters, those with a current share first where that matters; no more than can be
+        selected.
+        """
         sites = [site for site in self.order if site.name not in refusals] if refusals else self.order
         policy = self.policy
         if policy.max_clusters is None and policy.spread is None:
@@ -97,8 +101,9 @@ class Outlook:
 
 
 def chosen(ordered: Sequence[Site], policy: Policy, parts: Mapping[str, Part], kept: int = 0) -> list[Site]:
-    """At most as many as the policy allows besides those that are `kept`: who has part of it already, then who is
-    preferred, has the fewest soft taints, is cheaper, has more room; then by name. In that order, where it matters."""
+    """Selects at most as many clusters as the policy allows besides the `retained` ones, ordered by: current share,
+    preference, fewest soft taints, lower price, more capacity, name.
+    """
     if len(ordered) + kept < policy.min_clusters:
         return [site for site in ordered if parts.get(site.name, NO_PART).replicas]
     if policy.spread is not None:
@@ -121,7 +126,7 @@ def _rank(site: Site, policy: Policy, held: int) -> tuple[float, ...]:
 
 
 def _in_turns(ordered: Sequence[Site], spread: Spread, *, limited: bool) -> list[Site]:
-    """One of each domain after the other; where copies are counted, no domain has more than the skew allows."""
+    """Interleaves domains. Where duplicates are counted, no domain has more than the skew allows."""
     domains: dict[str, list[Site]] = {}
     for site in ordered:
         domains.setdefault(site.labels.get(spread.label, ""), []).append(site)

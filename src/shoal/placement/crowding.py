@@ -1,7 +1,8 @@
-"""What is remembered of replicas that found no node in a cluster, so that they move elsewhere and do not wander. Pure.
+"""Capacity backoff of a cluster in which replicas found no node, so that they move elsewhere and do not oscillate.
+Pure.
 
-Replicas that are without a node for too long make the cluster full: it gets no more than run there, until it has room
-for one more than it had then, or a pause is over that doubles every time. Then more are tried again.
+Replicas that are unschedulable for too long make the cluster full: it gets no more than run there, until it has
+capacity for one more than it had then, or until a delay is over that doubles every time. Then more are tried again.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ FIRST_PAUSE, LONGEST_PAUSE = 300.0, 3600.0
 @dataclass(frozen=True, slots=True)
 class Crowding:
     since: float | None = None
-    """When replicas began to be without a node that may find one elsewhere."""
+    """Since when replicas have been unschedulable that may fit elsewhere."""
     most: int | None = None
     """How many ran there when it was found full."""
     fits: int | None = None
-    """How many more had room then, by what its nodes said; None: nobody knew."""
+    """How many more fitted then according to its nodes; None if unknown."""
     tries: int = 0
     until: float = 0.0
-    """When more are tried; and as long again nothing is forgotten."""
+    """When more are tried; the attempts are kept for as long again."""
 
     def text(self) -> str:
-        """Empty: there is nothing to remember."""
+        """Empty if there is nothing to store."""
         found: Object = {"since": _moment(self.since)} if self.since is not None else {}
         found |= {"most": self.most, "fits": self.fits} if self.most is not None else {}
         found |= {"tries": self.tries, "until": _moment(self.until)} if self.tries else {}
@@ -44,7 +45,7 @@ CALM = Crowding()
 
 
 def crowding_of(leaf: Object) -> Crowding:
-    """What was remembered; what cannot be read is nothing."""
+    """Returns the stored backoff; an unreadable one counts as none."""
     text = (leaf["metadata"].get("annotations") or {}).get(CROWDED)
     if text is None:
         return CALM
@@ -57,20 +58,21 @@ def crowding_of(leaf: Object) -> Crowding:
 
 
 def without_node(leaf: Object) -> int:
-    """How many of its replicas found no node, as its syncer says."""
+    """Returns how many replicas are unschedulable, as the syncer reports."""
     said = (leaf["metadata"].get("annotations") or {}).get(UNSCHEDULABLE, "")
     return int(said) if said.isdecimal() else 0
 
 
 def looked_at(before: Crowding, replicas: int, stuck: int, fits: int | None, now: float, patience: float) -> Crowding:
-    """`stuck` of the replicas are without a node; `fits` is how many more have room there now; `patience` is how long
-    they may be without one."""
+    """Returns the next state. `unschedulable` of the replicas have no node; `free` is how many more fit there now;
+    `timeout` is how long they may be without one.
+    """
     if before.most is not None:
         grown = fits is not None and before.fits is not None and fits > before.fits
         if now >= before.until or grown:
             return replace(before, most=None, fits=None, since=now if stuck else None)
         if replicas > before.most:
-            # They found no room elsewhere either. Fewer may run by now.
+            # They did not fit elsewhere either. Fewer may run by now.
             return replace(before, since=None, most=min(before.most, replicas - stuck))
     elif not stuck and now >= before.until + pause(before.tries):
         return CALM
@@ -78,7 +80,7 @@ def looked_at(before: Crowding, replicas: int, stuck: int, fits: int | None, now
         return replace(before, since=None)
     since = now if before.since is None else before.since
     if now < since + patience:
-        # Also what the syncer has not taken back yet, after they moved.
+        # This also covers counts that the syncer has not updated yet after they moved.
         return replace(before, since=since)
     tries = before.tries + 1
     return Crowding(None, replicas - stuck, fits, tries, now + pause(tries))
@@ -89,7 +91,7 @@ def pause(tries: int) -> float:
 
 
 def wakes(crowding: Crowding, now: float, patience: float) -> float | None:
-    """Seconds until time alone changes what is remembered."""
+    """Returns the seconds until time alone changes the backoff."""
     moments = [crowding.since + patience] if crowding.since is not None else []
     if crowding.tries:
         moments.append(crowding.until if crowding.most is not None else crowding.until + pause(crowding.tries))

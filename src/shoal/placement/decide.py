@@ -1,6 +1,7 @@
-"""Where an object's replicas are to be now: the policy's filters, choice and division, and one step towards it. Pure.
+"""Decides the shares of an object now: the policy's filters, selection and division, and one rolling step towards them.
+Pure.
 
-`shoal plan` and `shoal explain` ask the same function as the loop does.
+`shoal plan` and `shoal explain` use the same function as the controller.
 """
 
 from __future__ import annotations
@@ -23,17 +24,20 @@ AWAY = ("NotReady", "FailBackWaits")
 @dataclass(frozen=True, slots=True)
 class Placed:
     shares: Mapping[str, int]
-    """For now. One with 0 has a part that stays: the cluster has to be told when it comes back, or the object asks for
-    none anywhere."""
+    """For now. A share of 0 is a leaf that stays: the cluster has to see it when it comes back, or the object requests
+    no replicas anywhere.
+    """
     away: frozenset[str]
-    """Those whose replicas were taken because the cluster is not ready, or is again for too short a time."""
+    """Clusters whose replicas were evicted because they are not ready, or have been ready again for too short a
+    time.
+    """
     target: Mapping[str, int]
     """In the end."""
     refusals: Mapping[str, Refusal]
     unplaced: int
     later: float | None
     starts: Mapping[str, int] = field(default_factory=dict)
-    """The first ordinal of each, where they count."""
+    """The first ordinal of each share, where the kind has ordinals."""
 
 
 def place(
@@ -45,14 +49,16 @@ def place(
     now: float,
     first: int | None = None,
 ) -> Placed:
-    """`parts` by cluster; `asks` is what one replica takes; `first` is the first ordinal, where they count."""
+    """`current_shares` is by cluster; `requests` is what one replica requests; `first_ordinal` is set for kinds with
+    ordinals.
+    """
     return place_in(total, Outlook(sites, policy, now), parts, asks, now, first)
 
 
 def place_in(
     total: int, outlook: Outlook, parts: Mapping[str, Part], asks: Resources, now: float, first: int | None = None
 ) -> Placed:
-    """By an outlook that was made for the policy and the clusters."""
+    """Like `decide_placement`, with clusters that were filtered for the policy before."""
     policy = outlook.policy
     there = {name: outlook.sites[name] for name in parts if name in outlook.sites}
     refusals = {name: why for name, why in outlook.refusals.items() if name not in there}
@@ -109,7 +115,7 @@ def _ranges(
 
 
 def _kept(total: int, held: Mapping[str, int], parts: Mapping[str, Part], surge: int) -> Mapping[str, int]:
-    """What such clusters hold, or their share of less when the object asks for less than there is."""
+    """Returns what such clusters hold, or their part of less if the object requests less than there is."""
     if sum(part.replicas for part in parts.values()) <= total + surge:
         return held
     seats = [Seat(name, part.replicas, most=part.replicas) for name, part in sorted(parts.items())]
@@ -120,8 +126,9 @@ def _kept(total: int, held: Mapping[str, int], parts: Mapping[str, Part], surge:
 def _wanted(
     total: int, sites: Sequence[Site], policy: Policy, parts: Mapping[str, Part], asks: Resources
 ) -> dict[str, int]:
-    """A ceiling by what found no node is only good for going elsewhere: who finds no room anywhere stays where the
-    others say, or it would wander for ever."""
+    """A capacity limit from unschedulable replicas only serves to place them elsewhere. Replicas that fit nowhere stay
+    where the other rules place them, or they would be moved forever.
+    """
     wanted = target(total, sites, policy, parts, asks)
     left = total - sum(wanted.values())
     if left <= 0 or all(part.most is None for part in parts.values()):

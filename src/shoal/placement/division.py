@@ -1,8 +1,8 @@
-"""How many of a total each of several clusters gets: Sainte-Laguë's highest averages between floors and ceilings. Pure.
+"""Divides replicas over clusters: Sainte-Laguë's highest averages between minimums and maximums. Pure.
 
-Who has the largest weight for each of its next half steps gets the next one. So a share never shrinks when the total
-grows, nor grows when it shrinks. Among equals it goes to who holds that much already, so that nothing moves without
-need; then the order of the seats decides.
+The next replica goes to the cluster with the highest quotient of weight and next half step. So a share never shrinks
+when the total grows, nor grows when it shrinks. On a tie it goes to a cluster that holds that many already, so that
+nothing moves without need; then the order of the bounds decides.
 """
 
 from __future__ import annotations
@@ -12,24 +12,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 WITHOUT_END = 2**53
-"""More than any total; and a float can still tell it from its neighbour."""
+"""More than any total, and still exact as a float."""
 ROUNDS = 80
-"""Of halving; each halves the logarithm of the error, so far fewer are ever used."""
+"""Of bisection; each halves the logarithm of the error, so far fewer are ever used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seat:
     name: str
     weight: float = 1
-    """Without weight it gets its floor and no more."""
+    """Without weight it gets its minimum and no more."""
     least: int = 0
     most: int = WITHOUT_END
     held: int = 0
 
 
 def divide(total: int, seats: Sequence[Seat]) -> dict[str, int]:
-    """The shares, in the order of the seats; less in all where the ceilings are lower than the total. Where there is
-    not enough for all floors, they are what is divided."""
+    """Returns the shares in the order of the bounds; fewer in total if the maximums are lower than the total. If there
+    is not enough for all minimums, those are divided.
+    """
     weights = [seat.weight for seat in seats]
     floors = [min(seat.least, seat.most) for seat in seats]
     if total < sum(floors):
@@ -62,11 +63,12 @@ def _between(total: int, weights: list[float], low: list[int], high: list[int], 
 
 
 def _nearly(total: int, weights: list[float], low: list[int], high: list[int]) -> list[int]:
-    """Shares that giving one by one comes by, at most one for each seat before the total: one step for each replica
-    would take ten times as long as this."""
+    """Returns shares that the one-by-one division passes through, at most one per cluster before the total: one step
+    per replica would take ten times as long.
+    """
 
     def rounded(divisor: float) -> list[int]:
-        # Half is rounded down: where many seats are equal, which of them are first is for the last steps to say.
+        # Half is rounded down: where many clusters are equal, the last steps decide which of them come first.
         return [
             min(max(-int((0.5 - weight / divisor) // 1), least), most)
             for weight, least, most in zip(weights, low, high, strict=True)

@@ -1,6 +1,6 @@
-"""Why an object is in the clusters it is in, and what single change would bring it to another one. Pure.
+"""Explains why an object is in its clusters, and which single change would place it in another one. Pure.
 
-Every change that is named was tried by the rules placement itself goes by.
+Every suggested change was tried with the rules of placement itself.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ Object = dict[str, Any]
 class Verdict:
     cluster: str
     now: int
-    """Replicas it has; of what is copied, 1."""
+    """Current replicas; 1 for a duplicated kind."""
     then: int
-    """In the end."""
+    """Target replicas."""
     why: str
     change: str
-    """What alone would bring some to it; empty: nothing would, or it has some."""
+    """The single change that would place replicas there; empty if there is none, or if it has some."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
     total: int
     placement: str
-    """The one that counts; empty: none selects it."""
+    """The Placement that applies; empty if none selects it."""
     superseded: list[str]
     unplaced: int
     verdicts: list[Verdict]
 
 
 def explain(fleet: Fleet, kind: str, namespace: str, name: str, now: float) -> Explanation:
-    """NotFound where there is no such root; StatusError where its Placement cannot be followed."""
+    """Raises NotFound if there is no such root, StatusError if its Placement is invalid."""
     root = fleet.objects.get((kind, namespace, name))
     found = fleet.split(root, now) if root is not None else None
     if root is None or found is None:
@@ -79,7 +79,7 @@ class _Asked:
     """A Job that was divided already, which is not done twice."""
 
     def gives(self, site: Site, policy: Policy) -> bool:
-        """Whether the cluster, as it is given here, would get some by that policy."""
+        """Returns whether the given state of the cluster would get replicas by that policy."""
         sites = [site if one.name == site.name else one for one in self.sites]
         placed = place(self.total, sites, policy, self.parts, self.asks, self.now, self.first)
         return placed.target.get(site.name, 0) > 0 and site.name not in placed.refusals

@@ -1,4 +1,4 @@
-"""A snapshot of all that placement looks at, and what another one would change: for plan and explain. Pure."""
+"""A snapshot of all placement inputs, and the changes that manifests would cause: for plan and explain. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Fleet:
     sites: Mapping[str, Site]
     placements: Sequence[Object]
     objects: Mapping[Name, Object]
-    """Roots and leaves, of the kinds in `shapes`."""
+    """Roots and leaves, of the kinds in `interpreters`."""
     shapes: Mapping[str, Shape]
     _leaves: dict[str, list[Object]] = field(default_factory=dict)
 
@@ -50,14 +50,14 @@ class Fleet:
         return ((name, obj) for name, obj in self.objects.items() if is_root(obj))
 
     def with_given(self, given: Iterable[Object]) -> Fleet:
-        """As it would be with these objects. What is there keeps its identity."""
+        """Returns the snapshot with these manifests applied. Existing objects keep their uid."""
         sites, placements, objects = dict(self.sites), list(self.placements), dict(self.objects)
         for obj in given:
             metadata = {"namespace": "default", **obj["metadata"]}
             if obj["kind"] == "Cluster":
                 before = self.sites.get(metadata["name"])
                 now = site_of(obj)
-                # A manifest says nothing of what was found out about the cluster.
+                # A manifest does not carry the observed state of the cluster.
                 found = (
                     {"ready": before.ready, "since": before.since, "free": before.free} if before else {"ready": True}
                 )
@@ -75,7 +75,7 @@ class Fleet:
         return Fleet(sites, placements, objects, self.shapes)
 
     def split(self, root: Object, now: float) -> tuple[list[Rule], Split] | None:
-        """The Placements that select it, and what becomes of it; None: nobody places it."""
+        """Returns the Placements that select the root, and its leaf changes; None if it is not placed."""
         candidates = rivals(self.rules, root)
         if not candidates and root["kind"] != "Deployment":
             return None
@@ -86,7 +86,7 @@ class Fleet:
 
 
 class _Others:
-    """The names that belong to somebody else than the root."""
+    """Names that belong to other objects than the root's leaves."""
 
     def __init__(self, fleet: Fleet, root: Object) -> None:
         self._fleet, self._root = fleet, root
@@ -98,7 +98,7 @@ class _Others:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What becomes of one object: replicas by cluster, or copies."""
+    """The change of one object: replicas or duplicates by cluster."""
 
     kind: str
     namespace: str
@@ -123,8 +123,9 @@ class Change:
 
 
 def plan(before: Fleet, given: Sequence[Object], now: float) -> list[Change]:
-    """Where everything would be in the end; only what differs from what is there. StatusError: a Placement that
-    cannot be followed."""
+    """Returns the target of every object, only where it differs from the current state. Raises StatusError if a
+    Placement is invalid.
+    """
     after = before.with_given(given)
     changes = []
     for (kind, namespace, name), root in after.roots():

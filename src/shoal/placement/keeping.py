@@ -1,8 +1,8 @@
-"""The next step from where the replicas are to where they should be. Pure.
+"""One rolling step from the current shares to the target. Pure.
 
-What does not run moves at once. Of what runs, only so many move that the floor stays available; when they run again,
-the next do. Until then whoever would get them gets less, so that the replicas of all clusters add up to those of the
-object, or to the surge more where the floor lets nothing go before its successor runs.
+Replicas that do not run move at once. Of those that run, only so many move that the minimum stays available; when they
+run again, the next do. Until then the receiving clusters get less, so that all shares add up to the object's replicas,
+or to the surge more where the minimum lets nothing go before its successor runs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from shoal.placement.sites import NO_PART, Part
 
 
 def step(wanted: Mapping[str, int], parts: Mapping[str, Part], floor: int, surge: int = 0) -> dict[str, int]:
-    """Shares until the next look; clusters that are to have none are in it, with what they keep for now."""
+    """Returns the shares until the next reconcile, including clusters with a target of 0 and what they keep for now."""
     if not parts:
         return dict(wanted)
     names = list(dict.fromkeys([*wanted, *parts]))

@@ -1,8 +1,8 @@
-"""Which ordinals of a StatefulSet each cluster has. Pure.
+"""Assigns ranges of StatefulSet ordinals to clusters. Pure.
 
-A pod and its volumes belong to an ordinal, so ranges are never shifted: what a cluster has it keeps, growing goes to
-the end of the highest range, shrinking takes the highest ordinals first, and what a lost cluster had goes to the
-neighbour that ends there or to a cluster that has none. A cluster has one range.
+A pod and its volumes belong to an ordinal, so ranges are never shifted. A cluster keeps its range. Growing extends the
+highest range, shrinking removes the highest ordinals first. What a lost cluster had goes to the neighbour that ends
+there, or to a cluster that has no range. A cluster has one range.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ def ranges(
     rooms: Mapping[str, int],
     divided: Callable[[int], Mapping[str, int]],
 ) -> dict[str, Range]:
-    """`held` are those that stay; `rooms` has the clusters that may get more, the best first, and how many they may
-    have in all; `divided` shares out what is new where there is nothing yet."""
+    """`held_ranges` are those that stay; `capacities` has the clusters that may get more, the best first, with their
+    maximum in total; `divide` divides the ordinals where nothing exists yet.
+    """
     found = _cut(wanted, held)
     if not found:
         return _in_a_row(wanted.start, divided(wanted.count))
@@ -43,7 +44,9 @@ def ranges(
 
 
 def _cut(wanted: Range, held: Mapping[str, Range]) -> dict[str, Range]:
-    """What of each is asked for; one that begins inside another gives way, which only an edit can bring about."""
+    """Returns the part of each range that is requested. A range that begins inside another is dropped, which only an
+    edit can cause.
+    """
     found: dict[str, Range] = {}
     place = wanted.start
     for name, one in sorted(held.items(), key=lambda each: (each[1].start, each[0])):

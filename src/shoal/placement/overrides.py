@@ -1,4 +1,4 @@
-"""What a leaf has that is different in its cluster. Pure."""
+"""Applies a Placement's per-cluster overrides to a leaf. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
 
 
 def overridden(leaf: Object, policy: Policy, cluster: str, labels: Mapping[str, str]) -> Object:
-    """StatusError when a patch does not apply. Name, namespace, owner and cluster stay what they are."""
+    """Raises StatusError if a patch does not apply. Name, namespace, owner and cluster label stay unchanged."""
     for one in policy.overrides:
         if one.group.has(cluster, labels):
             leaf = _applied(leaf, one)
@@ -43,7 +43,7 @@ def _applied(leaf: Object, override: Override) -> Object:
 
 
 def _with_registry(leaf: Object, registry: str) -> Object:
-    """In the pod template, or in the pod; other kinds have no images."""
+    """Replaces the registry in the pod template or the pod; other kinds have no images."""
     spec = leaf.get("spec") or {}
     template = spec.get("template")
     if isinstance(template, dict) and isinstance(template.get("spec"), dict):
@@ -62,7 +62,7 @@ def _pod(spec: Object, registry: str) -> Object:
 
 
 def _moved(image: str, registry: str) -> str:
-    """The first part of an image's name is a registry when it has a dot or a port, or is localhost."""
+    """The first part of an image's name is a registry if it has a dot or a port, or is localhost."""
     first, slash, rest = image.partition("/")
     is_registry = bool(slash) and ("." in first or ":" in first or first == "localhost")
     return f"{registry.rstrip('/')}/{rest if is_registry else image}"

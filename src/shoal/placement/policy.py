@@ -1,4 +1,4 @@
-"""A Placement as placement reads it, and which one an object follows. Pure: the wire dict in, small values out."""
+"""Parses a Placement into a PlacementPolicy, and selects the Placement that applies to an object. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GIVEN = {("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")}
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Clusters by name or by labels; without both, all."""
+    """Selects clusters by name or by labels; without both, all."""
 
     names: frozenset[str] = frozenset()
     selector: LabelSelector = EVERYTHING
@@ -54,7 +54,7 @@ class Override:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Without a Placement, all of it is as here: evenly over all clusters that are ready."""
+    """The defaults apply without a Placement: evenly over all ready clusters."""
 
     name: str = ""
     priority: int = 0
@@ -86,7 +86,7 @@ class Policy:
         return (found.least, found.most) if found is not None else (0, None)
 
     def tier_of(self, name: str, labels: Mapping[str, str]) -> int:
-        """Its overflow group, counted from 0; those of no group come last."""
+        """Returns the index of its overflow group; clusters of no group come last."""
         found = (place for place, group in enumerate(self.overflow) if group.has(name, labels))
         return next(found, len(self.overflow))
 
@@ -94,11 +94,13 @@ class Policy:
         return sum(weight for weight, selector in self.preferred if selector.matches(labels))
 
     def floor(self, total: int) -> int:
-        """How many of the total are to be available while replicas move."""
+        """Returns how many replicas have to be available while replicas move."""
         return total - min(scaled(self.max_unavailable, total, up=False), total)
 
     def surge(self, total: int) -> int:
-        """How many more than the total there may be meanwhile. Where none may be missing it is one at least."""
+        """Returns how many replicas more than the total there may be meanwhile. If none may be missing it is at least
+        one.
+        """
         return max(scaled(self.max_surge, total, up=True), int(self.floor(total) >= total > 0))
 
 
@@ -106,7 +108,7 @@ DEFAULT = Policy()
 
 
 def policy_of(placement: Object) -> Policy:
-    """BadRequest, with the field's path, when it cannot be followed."""
+    """Raises BadRequest, with the field's path, if the Placement is invalid."""
     spec: Object = placement.get("spec") or {}
     clusters, replicas = spec.get("clusters") or {}, spec.get("replicas") or {}
     disruption = spec.get("disruption") or {}
@@ -156,13 +158,13 @@ def policy_of(placement: Object) -> Policy:
 
 
 def selects_of(placement: Object) -> list[Object]:
-    """What it selects, as it says it: kind, and perhaps apiVersion, name and labels."""
+    """Returns its resource selectors: kind, and optionally apiVersion, name and labels."""
     found: list[Object] = (placement.get("spec") or {}).get("selects") or []
     return found
 
 
 class Rule:
-    """A Placement, read once."""
+    """A parsed Placement."""
 
     def __init__(self, placement: Object) -> None:
         self.placement = placement
@@ -174,7 +176,7 @@ class Rule:
 
     @cached_property
     def policy(self) -> Policy:
-        """BadRequest, with the field's path, when it cannot be followed."""
+        """Raises BadRequest, with the field's path, if the Placement is invalid."""
         return policy_of(self.placement)
 
     def selects(self, obj: Object) -> bool:
@@ -199,7 +201,7 @@ class _Choice:
 
 
 def _choice(one: Object) -> _Choice:
-    """A selector that cannot be read selects nothing; the Placement says so."""
+    """An invalid selector selects nothing; the Placement's status says so."""
     try:
         selector = _selector(one.get("labelSelector"), "spec.selects", EVERYTHING)
     except BadRequest:
@@ -208,7 +210,9 @@ def _choice(one: Object) -> _Choice:
 
 
 def rivals(rules: Iterable[Rule], obj: Object) -> list[Rule]:
-    """Those of the object's namespace that select it; the one that counts is the first: by priority, age and name."""
+    """Returns the Placements of the object's namespace that select it. The first one applies: by priority, age and
+    name.
+    """
     namespace = obj["metadata"].get("namespace", "")
     if (obj.get("kind"), obj["metadata"]["name"]) in GIVEN:
         return []

@@ -1,6 +1,7 @@
-"""What it means to place an object of some kind: how many it asks for, what one takes, what a part is. Pure.
+"""Resource interpreters: how many replicas an object of some kind requests, what one replica requests, and its current
+share. Pure.
 
-A kind with replicas is divided; anything else is a copy in every cluster that is chosen.
+A kind with replicas is divided; any other is duplicated in every selected cluster.
 """
 
 from __future__ import annotations
@@ -21,19 +22,21 @@ class Shape(Protocol):
     def total(self, root: Object) -> int: ...
 
     def asks(self, root: Object) -> Resources:
-        """What one replica takes of a cluster."""
+        """Returns what one replica requests of a cluster."""
 
     def part(self, leaf: Object) -> Part: ...
 
     def first(self, root: Object) -> int | None:
-        """The first ordinal; None: its replicas are alike."""
+        """Returns the first ordinal; None if replicas are interchangeable."""
 
     def content(self, root: Object, share: int, start: int = 0) -> Object:
-        """Of the leaf that has this share, from that ordinal on."""
+        """Returns the content of the leaf with that share, from that ordinal on."""
 
 
 class Replicated:
-    """By its scale: Deployments, and what else has one. The paths are a CRD's, such as `.spec.replicas`."""
+    """Divided by its scale subresource: Deployments, and any other kind that has one. The paths are a CRD's, such as
+    `.spec.replicas`.
+    """
 
     divides = True
 
@@ -49,7 +52,7 @@ class Replicated:
         return pod_requests(template) if template is not None else {}
 
     def part(self, leaf: Object) -> Part:
-        """Kinds with pods leave out a count of none; the others only tell one."""
+        """Kinds with pods omit a count of zero; the others only have one count."""
         status = leaf.get("status") or {}
         available = status.get("availableReplicas", status.get("readyReplicas"))
         if available is None and _template(leaf) is None:
@@ -81,14 +84,13 @@ class Numbered(Replicated):
 
 
 class Batch(Replicated):
-    """A Job: what is divided is how many pods run at once, and with it how many have to succeed. It is divided only
-    once, by splitter/jobs.py."""
+    """A Job: its parallelism is divided, and its completions with it. It is divided only once, by splitter/jobs.py."""
 
     def __init__(self) -> None:
         super().__init__(".spec.parallelism", ".status.active")
 
     def completions(self, job: Object) -> int | None:
-        """None: its pods share a queue, and one that succeeds speaks for all."""
+        """None: its pods share a work queue, and one success completes all."""
         found: int | None = job["spec"].get("completions")
         return found
 
@@ -127,7 +129,7 @@ class Copied:
 
 
 def _template(obj: Object) -> Object | None:
-    """Of pods."""
+    """Returns the pod template."""
     template = (obj.get("spec") or {}).get("template")
     return template if isinstance(template, dict) and template.get("spec") else None
 

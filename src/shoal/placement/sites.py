@@ -1,4 +1,4 @@
-"""What placement asks of a workload Cluster, and what it knows of an object's part in it. Pure."""
+"""What placement needs to know of a workload cluster, and of an object's current share in it. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shoal.objects.duration import parse_time
 Object = dict[str, Any]
 
 PRICE = "placement.shoal.dev/price"
-"""Annotation of a workload Cluster: what a CPU costs there in an hour, in any unit all clusters share."""
+"""Annotation of a workload Cluster: the price of a CPU hour there, in any unit that all clusters share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +22,14 @@ class Site:
     name: str
     ready: bool = True
     since: float = 0.0
-    """When it became ready, or ceased to be."""
+    """When it became ready, or stopped being ready."""
     schedulable: bool = True
     until: float | None = None
-    """When its parts go; 0: now, it is being deleted."""
+    """When its shares are evicted; 0: now, it is being deleted."""
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Object, ...] = ()
     free: Resources | None = None
-    """What its nodes have left; None: nobody knows."""
+    """Free resources of its nodes; None if unknown."""
     price: float | None = None
 
     def is_leaving(self, now: float) -> bool:
@@ -63,16 +63,16 @@ def _price(text: str | None) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What is in a cluster of an object already."""
+    """The current share of an object in a cluster."""
 
     replicas: int = 0
     available: int = 0
     most: int | None = None
     """No more than these found nodes there, the last time more were tried."""
     away: bool = False
-    """It was taken from the cluster because that was not ready."""
+    """It was evicted because the cluster was not ready."""
     start: int = 0
-    """The first ordinal it has, where they count."""
+    """Its first ordinal, where the kind has ordinals."""
 
 
 NO_PART = Part()

@@ -1,7 +1,7 @@
-"""How many replicas each cluster should have in the end. Pure.
+"""Assigns the target number of replicas to each cluster. Pure.
 
-Clusters that only keep what they have are taken first and count. Of the others each has a weight, a floor and a
-ceiling; overflow groups are filled one after the other, and prices make a group of every price.
+Clusters that only keep what they have are subtracted first. Each of the others has a weight, a minimum and a maximum.
+Overflow groups are filled one after another, and prices make a group of every price.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from shoal.placement.sites import NO_PART, Part, Site
 def target(
     total: int, sites: Sequence[Site], policy: Policy, parts: Mapping[str, Part], asks: Resources
 ) -> dict[str, int]:
-    """`sites` are those chosen, first come those that are first among equals; `asks` is what one replica takes."""
+    """`clusters` are the selected ones, ties in order; `requests` is what one replica requests."""
     if policy.duplicate:
         return {site.name: total for site in sites}
     growing = total >= sum(parts.get(site.name, NO_PART).replicas for site in sites)
@@ -29,22 +29,23 @@ def target(
 
 
 def room(site: Site, part: Part, asks: Resources) -> int:
-    """How many replicas it has room for, with those it has; unknown is no limit. What was given to it and does not run
-    yet may not have been subtracted from its room yet."""
+    """Returns how many replicas it has capacity for, including its current ones; unknown capacity is no limit. Replicas
+    assigned to it that do not run yet may not have been subtracted from its capacity yet.
+    """
     most = part.most if part.most is not None else WITHOUT_END
     more = fits(site, asks)
     return most if more is None else min(most, max(part.replicas, part.available + more))
 
 
 def fits(site: Site, asks: Resources) -> int | None:
-    """How many more have room there; None: nobody knows."""
+    """Returns how many more replicas have capacity there; None if unknown."""
     if site.free is None:
         return None
     return max(min((site.free.get(name, 0) // much for name, much in asks.items() if much), default=WITHOUT_END), 0)
 
 
 def ceiling(site: Site, policy: Policy, part: Part, asks: Resources) -> int:
-    """How many it may have at most by the policy, and by its room where the policy looks at that."""
+    """Returns the most replicas it may have by the policy, and by its capacity where the policy uses that."""
     _, most = policy.limit_of(site.name, site.labels)
     most = WITHOUT_END if most is None else most
     return min(most, room(site, part, asks)) if policy.by != "Weight" or policy.overflow else most
@@ -55,7 +56,7 @@ def _seat(site: Site, policy: Policy, part: Part, asks: Resources, *, growing: b
     most = WITHOUT_END if most is None else most
     weight: float = policy.weight_of(site.name, site.labels)
     if policy.by == "Capacity":
-        # What others take and give back changes the room all the time: only what is added, or goes, is divided by it.
+        # Other workloads change the free capacity all the time: only added or removed replicas are divided by it.
         space = room(site, part, asks)
         weight = weight * space if space < WITHOUT_END else weight
         most = min(most, space if growing else part.replicas)
@@ -66,7 +67,7 @@ def _seat(site: Site, policy: Policy, part: Part, asks: Resources, *, growing: b
 
 
 def _tiers(total: int, sites: Sequence[Site], seats: Mapping[str, Seat], policy: Policy) -> dict[str, int]:
-    """Floors come first whatever the group; then the groups in their order, and inside one by price."""
+    """Minimums come first whatever the group; then the groups in order, and by price within a group."""
 
     def rank(site: Site) -> tuple[int, float]:
         price = site.price if policy.by == "Price" and site.price is not None else float("inf")
@@ -88,7 +89,7 @@ def _tiers(total: int, sites: Sequence[Site], seats: Mapping[str, Seat], policy:
 def _spread(
     total: int, sites: Sequence[Site], seats: Mapping[str, Seat], policy: Policy, spread: Spread
 ) -> dict[str, int]:
-    """First over domains, then inside each."""
+    """Divides over domains first, then within each."""
     domains: dict[str, list[Site]] = {}
     for site in sites:
         domains.setdefault(site.labels.get(spread.label, ""), []).append(site)
@@ -110,8 +111,9 @@ def _spread(
 
 
 def _within_skew(total: int, domains: Sequence[Seat], spread: Spread) -> dict[str, int]:
-    """One by one, so that growing never shrinks a share: the next goes to the highest average of those that are not
-    ahead of the last by the skew already."""
+    """Assigns one by one, so that a larger total never shrinks a share: the next goes to the highest average among the
+    domains that are not ahead of the smallest by the skew already.
+    """
     floors = [domain.least for domain in domains]
     if not domains or total <= sum(floors):
         return divide(total, domains)

@@ -1,1 +1,3 @@
-"""Nodes just in time: pods that find no room become NodeClaims, Machines and Nodes of the cheapest type that fits."""
+"""Node provisioning (Karpenter): unschedulable pods become NodeClaims, Machines and Nodes of the cheapest type that
+fits.
+"""

@@ -1,4 +1,4 @@
-"""What the view tells scrapers: nodes, pools and their use, looked up when they ask; how long pods took to start."""
+"""Metrics computed from ClusterState at scrape time (nodes, pools, usage, cost) and pod startup latencies."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Census:
             metrics.forget_pool(key[0], key[2])
 
     def _pod(self, key: Key, old: Object | None, new: Object | None) -> None:
-        """Only of pods that were seen before they got there."""
+        """Observes only pods that were seen before they reached the condition."""
         if old is None or new is None:
             return
         created = parse_time(new["metadata"].get("creationTimestamp"))
@@ -120,7 +120,7 @@ class Census:
                         yield cluster, {"node_name": node, "nodepool": pool["metadata"]["name"]}, price
 
     def _priced(self, cluster: str, pool: Object) -> Iterator[tuple[Object, float]]:
-        """What was bought for the pool, each with what it costs an hour."""
+        """NodeClaims of a pool with their hourly price."""
         name, types = pool["metadata"]["name"], self._types(cluster, pool)
         for claim in self._view.claims.of(cluster):
             if pool_of(claim) == name and condition_is(claim, LAUNCHED):
@@ -134,7 +134,7 @@ class Census:
         try:
             found = self._provider.instance_types(cluster, node_class)
         except ProviderError:
-            return {}  # not known yet
+            return {}  # prices are not known yet
         return {each.name: each for each in overlaid(found, self._view.overlays.of(cluster), pool)}
 
     def _utilization(self) -> Iterator[Value]:

@@ -1,8 +1,9 @@
-"""What the loops ask of whoever has machines: the contract of a cloud provider, and the errors they tell apart.
+"""The cloud provider interface and the errors that controllers distinguish.
 
-Types with prices to choose from, a machine for a NodeClaim, its end, whether it is outdated or ill. Every call may be
-repeated, also by a process that knows nothing of the one before. What takes its time raises `NotYet`; the provider
-tells, by what `listen` was given, when the NodeClaim is worth another look.
+A provider lists priced instance types, launches and terminates an instance for a NodeClaim, and reports drift and
+repair policies. Every call may be repeated, also by a process that knows nothing of the previous call. An operation
+that takes time raises `LaunchPending`; the provider calls the handlers added by `add_event_handler` when the NodeClaim
+should be reconciled again.
 """
 
 from __future__ import annotations
@@ -17,35 +18,37 @@ from shoal.objects.errors import ShoalError
 
 Object = dict[str, Any]
 Told = Callable[[str, str], None]
-"""Of a change that concerns a NodeClaim: logical cluster and name. An empty name: all of that cluster."""
+"""Called with the logical cluster and the name of a NodeClaim that changed. An empty name means all NodeClaims of the
+cluster.
+"""
 
 
 class ProviderError(ShoalError):
-    """`reason` is that of the condition it ends up in. One of no other kind is a failure: it is tried again."""
+    """`reason` is the reason of the condition that reports the error. An error of this base class is retried."""
 
     reason = "Unknown"
 
 
 class NotYet(ProviderError):
-    """Under way."""
+    """The launch is in progress."""
 
     reason = "Launching"
 
 
 class InsufficientCapacity(ProviderError):
-    """No machine can be had for this NodeClaim: it is given up, and its pods are looked at anew."""
+    """No instance can be had for this NodeClaim. It is deleted and its pods are scheduled again."""
 
     reason = "InsufficientCapacityError"
 
 
 class NodeClassNotReady(ProviderError):
-    """As InsufficientCapacity."""
+    """Handled like InsufficientCapacity."""
 
     reason = "NodeClassNotReady"
 
 
 class CreateError(ProviderError):
-    """A failure with a reason of its own for the Launched condition; tried again until the NodeClaim is overdue."""
+    """A failure with its own reason for the Launched condition. Retried until the launch timeout of the NodeClaim."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -53,33 +56,33 @@ class CreateError(ProviderError):
 
 
 class NodeClaimNotFound(ProviderError):
-    """There is no machine behind the NodeClaim: a fact, not a failure to look."""
+    """The NodeClaim has no instance. This is a fact, not a failed lookup."""
 
     reason = "NotFound"
 
 
 class UnevaluatedNodePool(ProviderError):
-    """The prices of a NodePool's types are not known yet: it is passed over until they are."""
+    """The prices of a NodePool's types are not known yet. The pool is skipped until they are."""
 
     reason = "UnevaluatedNodePoolError"
 
 
 @dataclass(frozen=True, slots=True)
 class Offering:
-    """A way to buy an instance type: in one zone, with one capacity type, at one price."""
+    """One way to buy an instance type: one zone, one capacity type, one price."""
 
     name: str
-    """The provider's, such as namespace/name of a MachineDeployment."""
+    """The provider's name, such as namespace/name of a MachineDeployment."""
     labels: Mapping[str, str]
-    """All that is known of its nodes' labels."""
+    """All known labels of its nodes."""
     price: float
     room: int | None = None
-    """How many more can be had; None: as many as one likes."""
+    """How many more can be launched; None: unlimited."""
     taints: tuple[Object, ...] = ()
     reservation: str = ""
-    """What it is taken from, if it is paid for already: offerings of one reservation share its capacity."""
+    """The reservation it is drawn from, if it is prepaid. Offerings of one reservation share its capacity."""
     reservation_capacity: int = 0
-    """How many machines are left of the reservation."""
+    """Number of instances left in the reservation."""
 
     @property
     def available(self) -> bool:
@@ -94,7 +97,7 @@ class InstanceType:
     allocatable: Resources
     offerings: tuple[Offering, ...]
     requirements: Requirements = field(default_factory=Requirements)
-    """What the labels of its nodes may be; follows from the offerings unless it is given."""
+    """Possible labels of its nodes. Derived from the offerings unless given."""
 
     def __post_init__(self) -> None:
         if not self.requirements:
@@ -103,7 +106,7 @@ class InstanceType:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """The machine behind a NodeClaim."""
+    """The instance behind a NodeClaim."""
 
     provider_id: str
     labels: Mapping[str, str]
@@ -111,16 +114,16 @@ class Instance:
     allocatable: Resources
     going: bool = False
     name: str = ""
-    """The provider's, such as namespace/name of a Machine."""
+    """The provider's name, such as namespace/name of a Machine."""
     claim: str = ""
     claim_uid: str = ""
-    """Whose it is."""
+    """Uid of the NodeClaim that owns it."""
     image: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class RepairPolicy:
-    """A node with this condition for longer than it is tolerated is replaced."""
+    """A node that has this condition for longer than `toleration_seconds` is replaced."""
 
     condition: str
     status: str
@@ -128,7 +131,7 @@ class RepairPolicy:
 
 
 class ClassKind(NamedTuple):
-    """A kind of node class."""
+    """GroupVersionKind of a node class."""
 
     group: str
     version: str
@@ -144,48 +147,54 @@ class CloudProvider(Protocol):
 
     @property
     def synced(self) -> bool:
-        """Before that nothing is known to be absent."""
+        """Before this is True, a missing instance is not known to be absent."""
 
     def listen(self, told: Told) -> None: ...
 
     def supported_node_classes(self) -> tuple[ClassKind, ...]:
-        """The first is the default."""
+        """Returns the supported kinds; the first is the default."""
 
     def repair_policies(self) -> tuple[RepairPolicy, ...]: ...
 
     def instance_types(self, cluster: str, node_class: Object) -> InstanceTypes:
-        """All of them, by name, those that cannot be had now too. Every offering has a zone and a capacity type.
+        """Returns all types by name, including those that are unavailable now. Every offering has a zone and a capacity
+        type.
 
-        UnevaluatedNodePool: what they cost is not known yet.
+        Raises UnevaluatedNodePool while prices are unknown.
         """
 
     def class_problem(self, cluster: str, node_class: Object) -> tuple[str, str] | None:
-        """Why nothing can be bought with the node class: reason and message. None: it is ready."""
+        """Returns reason and message if nothing can be bought with the node class; None if it is ready."""
 
     async def create(self, cluster: str, claim: Object) -> Instance:
-        """The machine, of the cheapest offering that will do, once it has a providerID.
+        """Launches an instance of the cheapest matching offering and returns it once it has a providerID.
 
-        InsufficientCapacity, NodeClassNotReady: it is given up. NotYet, CreateError, any other: tried again.
+        On InsufficientCapacity and NodeClassNotReady the NodeClaim is deleted. LaunchPending, CreateError and all other
+        errors are retried.
         """
 
     async def delete(self, cluster: str, claim: Object) -> None:
-        """Returns while the machine is going; NodeClaimNotFound when it is gone."""
+        """Returns while the instance is terminating. Raises NodeClaimNotFound when it is gone."""
 
     def get(self, cluster: str, claim: Object) -> Instance | None:
-        """The machine behind it; None: none is known."""
+        """Returns the instance of a NodeClaim, or None if none is known."""
 
     def list(self, cluster: str) -> Instances:
-        """All machines that NodeClaims have or had, those that are going too: one that is odd hides no other."""
+        """Returns all instances that NodeClaims have or had, including terminating ones. One malformed instance does
+        not hide the others.
+        """
 
     def is_drifted(self, cluster: str, claim: Object) -> str:
-        """Why the machine is not what would be bought now; empty: it is. NodeClaimNotFound: there is none."""
+        """Returns why the instance differs from what would be launched now; empty if it does not. Raises
+        NodeClaimNotFound if there is none.
+        """
 
     def foresee(self, cluster: str, claim: Object) -> Instance | None:
-        """As `get`; before there is a machine, the one that is to be expected."""
+        """Like `get`; before there is an instance, returns the expected one."""
 
 
 def _offered(offerings: tuple[Offering, ...]) -> Requirements:
-    """Each label with the values it has somewhere; one that not all have may be missing."""
+    """Each label with the values it has in any offering. A label that not all offerings have may be absent."""
     values: dict[str, list[str]] = {}
     for offering in offerings:
         for key, value in offering.labels.items():

@@ -1,8 +1,8 @@
-"""Where a cluster's Machines are: the Cluster API Cluster that stands behind it, and the API that serves it.
+"""Maps a logical cluster to its Cluster API Cluster and to the client of the management API.
 
-Pods, Nodes and NodePools are in one place, Machines in another. On a worker both are one store: the hosted cluster
-`<namespace>.<name>` is a logical cluster, its Cluster API Cluster `<namespace>/<name>` in root. For a single cluster
-they are two servers.
+Pods, Nodes and NodePools live in one API, Machines in another. On a worker both are one store: the hosted cluster
+`<namespace>.<name>` is a logical cluster, and its Cluster API Cluster `<namespace>/<name>` is in root. For a single
+cluster they are two servers.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from shoal.client.requests import Client
 class Home:
     namespace: str
     name: str
-    """Of the Cluster API Cluster."""
+    """Name of the Cluster API Cluster."""
 
 
 class Homes(Protocol):
     hosted: Client
-    """Sees the pods, nodes and NodePools of all clusters there are."""
+    """Sees the pods, nodes and NodePools of all clusters served."""
     management: Client
     """Sees the MachineDeployments and Machines."""
 
     def client(self, cluster: str) -> Client:
-        """Of one cluster, as the keys of what `hosted` sees name it."""
+        """Returns the client of one cluster, named as in the keys of objects that `hosted_client` sees."""
 
     def of(self, cluster: str) -> Home | None:
-        """None: no Cluster API Cluster stands behind it."""
+        """Returns the Cluster API Cluster of a logical cluster, or None if it has none."""
 
     def cluster(self, home: Home) -> str | None:
-        """The way back; None: the Cluster API Cluster is somebody else's."""
+        """Returns the logical cluster of a Cluster API Cluster, or None if another provisioner serves it."""
 
 
 class StoreHomes:
-    """All hosted clusters of a store."""
+    """Resolves all hosted clusters of a store."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -55,7 +55,7 @@ class StoreHomes:
 
 
 class OneHome:
-    """One cluster of any server, its Machines at any other."""
+    """Resolves one cluster of any server; its Machines may be on another server."""
 
     def __init__(self, hosted: Client, management: Client, namespace: str, name: str) -> None:
         self.hosted, self.management = hosted, management

@@ -1,4 +1,4 @@
-"""All loops of the provisioner: for every hosted cluster of a store, or for one cluster of any server."""
+"""Creates all controllers of the provisioner, for every hosted cluster of a store or for one cluster of any server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Runnable(Protocol):
 
 
 Vendor = Callable[[Homes, View, Clock], tuple[CloudProvider, list[Runnable]]]
-"""A cloud provider, and what it does by itself."""
+"""Creates a cloud provider and the controllers that the provider itself runs."""
 
 
 def cluster_api(homes: Homes, view: View, clock: Clock) -> tuple[CloudProvider, list[Runnable]]:
@@ -47,12 +47,12 @@ def provision_loops(
     settings: Settings = DEFAULT,
     vendor: Vendor = cluster_api,
 ) -> list[Runnable]:
-    """`homes` defaults to all hosted clusters of the client's store."""
+    """Creates the controllers. `resolver` defaults to all hosted clusters of the client's store."""
     homes = homes or StoreHomes(client)
     view, recorder = View(homes, clock), Recorder(homes.client, clock)
     provider, own = vendor(homes, view, clock)
     measured = Measured(provider, "provisioner", clock)
-    solver, looks = SolverPool(), SolverPool()  # what is to be bought does not wait for what might go
+    solver, looks = SolverPool(), SolverPool()  # separate processes: provisioning does not wait for disruption
     provisioning = Provisioning(homes, view, measured, recorder, clock, settings, solver)
     provisioning.loop.sources.append(recorder.run)
     return [

@@ -1,4 +1,4 @@
-"""A cloud provider whose calls are counted and timed, under the name of the loop that makes them."""
+"""Cloud provider decorator that counts and times calls, labelled with the calling controller."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Object = dict[str, Any]
 
 
 class Measured(Wrapping):
-    """What comes from a copy at no cost is passed on as it is."""
+    """Reads from a cache cost nothing and are forwarded without a measurement."""
 
     def __init__(self, provider: CloudProvider, controller: str, clock: Clock) -> None:
         super().__init__(provider)
@@ -49,7 +49,7 @@ class Measured(Wrapping):
         try:
             yield
         except NotYet:
-            raise  # under way is no failure
+            raise  # a pending launch is not an error
         except ShoalError as error:
             PROVIDER_ERRORS.inc(cluster, controller=mine, method=method, provider=its, error=type(error).__name__)
             raise

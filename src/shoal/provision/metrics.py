@@ -1,8 +1,9 @@
-"""The metrics of provisioning, under the names Karpenter's dashboards know; what they are made of is in
+"""Metrics of the provisioner, under the names that Karpenter's dashboards use. The metric types are in
 `telemetry.meters`.
 
-Each is fed where the thing happens: `NODES_CREATED.inc(cluster, nodepool=pool, zone=zone)`. Those of class `Lookup` are
-read from the view when somebody scrapes. Upstream's summaries are histograms here.
+Counters, gauges and histograms are updated where the event happens: `NODES_CREATED.inc(cluster, nodepool=pool,
+zone=zone)`. Metrics of class `Lookup` are computed from ClusterState at scrape time. Upstream's summaries are
+histograms here.
 """
 
 from __future__ import annotations
@@ -149,13 +150,13 @@ PLAN_GAP_RATIO = _gauge("shoal_provision_plan_gap_ratio", "Cost by bound, less o
 
 
 def render(only: str | None = None) -> str:
-    """For /metrics: of all clusters, or of only one."""
+    """Text for /metrics: all clusters, or only one."""
     lines = written(_ALL, only)
     return "\n".join(lines) + "\n" if lines else ""
 
 
 def forget_pool(cluster: str, pool: str) -> None:
-    """Gauges only: what was counted was counted."""
+    """Drops the gauges of a deleted NodePool. Counters keep their values."""
     for meter in _ALL:
         if isinstance(meter, Gauge):
             meter.forget(cluster, {"nodepool": pool})

@@ -1,6 +1,6 @@
-"""A cloud provider as NodeOverlays have it: the machines of a NodeClaim's pool with the extended resources they say.
+"""Cloud provider decorator that adds the extended resources of NodeOverlays to the instances of a NodeClaim's pool.
 
-Instance types are passed on as the provider has them, since an overlay is told of them for each pool (`overlays`).
+Instance types are forwarded unchanged: overlays apply per pool (`nodeoverlays`).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ Object = dict[str, Any]
 
 
 class Overlays:
-    """Of the clusters in sight."""
+    """Looks up the NodeOverlays of a cluster and applies them."""
 
     def __init__(self, view: View) -> None:
         self._view = view
 
     def types(self, cluster: str, types: Sequence[InstanceType], claim: Object) -> list[InstanceType]:
-        """For the pool of a NodeClaim; one without a pool has them as they are."""
+        """Returns the types as the NodeClaim's pool may buy them. A NodeClaim without a pool gets them unchanged."""
         pool = self._view.pools.get(cluster, pool_of(claim))
         return overlaid(types, self._view.overlays.of(cluster), pool) if pool is not None else list(types)
 

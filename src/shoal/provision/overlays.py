@@ -1,7 +1,7 @@
-"""What NodeOverlays change of the instance types a NodePool may buy: prices, and extended resources. Pure.
+"""Applies NodeOverlays to the instance types of a NodePool: prices and extended resources. Pure.
 
-`judged` says which overlays hold; they tell it in their conditions. `overlaid` applies those that have been told so, to
-what the provider offers and before anything is planned or bought with it.
+`validate_overlays` decides which overlays are valid; their conditions report it. `apply_overlays` applies those whose
+condition is true to the provider's types before anything is planned or launched.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Object = dict[str, Any]
 
 _ORDINARY = (CPU, MEMORY, EPHEMERAL, PODS)
 INVALID, CONFLICT = "RuntimeValidation", "Conflict"
-"""Reasons why an overlay does not hold."""
+"""Reasons why an overlay is not valid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +29,11 @@ class _Overlay:
     weight: int
     wanted: Requirements
     change: str
-    """A price, or with a sign what is added to it; empty: none."""
+    """A price, or with a sign an amount added to it; empty: none."""
     capacity: Resources
 
     def selects(self, kind: InstanceType, pool: Requirements) -> tuple[Offering, ...]:
-        """Of the type's offerings; the labels of the pool are those of its nodes too."""
+        """Returns the matching offerings of the type. Labels of the pool count as labels of its nodes."""
         if not pool.union(kind.requirements).compatible(self.wanted):
             return ()
         return tuple(each for each in kind.offerings if self._suits(kind, each))
@@ -44,19 +44,19 @@ class _Overlay:
                 if not each.has(offering.labels[key]):
                     return False
             elif kind.requirements.of(key).absent and key in kind.requirements and not each.absent:
-                return False  # others of its offerings have the label
+                return False  # other offerings of the type have the label
         return True
 
 
 def overlaid(types: Sequence[InstanceType], overlays: Iterable[Object], pool: Object) -> list[InstanceType]:
-    """The types as the pool may buy them. Overlays that nobody has judged yet, or not as they are now, do nothing."""
+    """Returns the types as the pool may buy them. Overlays without a current, true validation condition are ignored."""
     found = _ordered(each for each in overlays if _holds(each))
     labels = _pool_labels(pool)
     return [_changed(kind, found, labels) for kind in types] if found else list(types)
 
 
 def overlaid_instance(instance: Instance, overlays: Iterable[Object], pool: Object) -> Instance:
-    """A machine of the pool with the extended resources its node will have."""
+    """Returns an instance of the pool with the extended resources that its node will have."""
     kind = InstanceType("", instance.capacity, instance.allocatable, (Offering("", instance.labels, 0.0),))
     (found,) = overlaid([kind], overlays, pool)
     if found is kind:
@@ -67,14 +67,15 @@ def overlaid_instance(instance: Instance, overlays: Iterable[Object], pool: Obje
 def judged(
     overlays: Iterable[Object], offers: Sequence[tuple[Object, Sequence[InstanceType]]]
 ) -> dict[str, tuple[str, str] | None]:
-    """By name: None if it holds, else reason and message. `offers`: NodePools, each with what it may buy.
+    """Returns, by name, None for a valid overlay, else reason and message. `types_by_pool`: NodePools, each with the
+    types it may buy.
 
-    By weight, of equal weight the later name first; one that says what another of its weight has said already of the
-    same offering, or of the same type's resource, holds nowhere.
+    Overlays are ordered by weight, then by descending name. An overlay that sets the same offering's price, or the same
+    type's resource, as another overlay of equal weight is invalid everywhere.
     """
     said: dict[str, tuple[str, str] | None] = {}
     taken: dict[tuple[str, str, str], int] = {}
-    """Weight of the last word, by pool, type, and offering or resource."""
+    """Weight of the last overlay, by pool, type, and offering or resource."""
     pools = [(pool["metadata"]["name"], _pool_labels(pool), types) for pool, types in offers]
     for obj in sorted(overlays, key=_order):
         name = obj["metadata"]["name"]
@@ -97,7 +98,7 @@ def judged(
 
 
 def problems(overlay: Object) -> list[str]:
-    """Empty: nothing is wrong with it by itself."""
+    """Returns the errors of the overlay itself, without regard to others."""
     spec = overlay.get("spec") or {}
     found = ["cannot set both 'price' and 'priceAdjustment'"] if "price" in spec and "priceAdjustment" in spec else []
     for each in spec.get("requirements") or ():
@@ -109,7 +110,7 @@ def problems(overlay: Object) -> list[str]:
 
 
 def adjusted(price: float, change: str) -> float:
-    """`1.5` is the price; `+0.5`, `-10%` change it, never below nothing."""
+    """`1.5` sets the price; `+0.5` and `-10%` change it. The result is never negative."""
     if not change:
         return price
     if change[0] not in "+-":
@@ -158,7 +159,7 @@ def _ordered(overlays: Iterable[Object]) -> list[_Overlay]:
 
 
 def _order(overlay: Object) -> tuple[int, tuple[int, ...]]:
-    """The heavier first, then the later name: the order of an alphabet turned round, letter by letter."""
+    """Heavier overlays first, then by descending name, compared character by character."""
     name = overlay["metadata"]["name"]
     return -_weight(overlay), (*(-ord(letter) for letter in name), 1)
 

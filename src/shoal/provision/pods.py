@@ -1,4 +1,4 @@
-"""Which pods wait for a node, and which come and go with theirs. Pure."""
+"""Predicates on pods: unschedulable, owned by the node, not to be disrupted. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Object = dict[str, Any]
 
 
 def is_provisionable(pod: Object) -> bool:
-    """The scheduler found no node for it, and nobody else is about to make room."""
+    """True if the scheduler found no node for the pod and no preemption is about to make room."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     scheduled = get_condition(pod, "PodScheduled") or {}
     waiting = scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable"
@@ -24,13 +24,15 @@ def is_provisionable(pod: Object) -> bool:
 
 
 def is_of_the_node(pod: Object) -> bool:
-    """A DaemonSet's pod or a static one: it comes with its node and goes with it."""
+    """True for DaemonSet pods and static pods, which come and go with their node."""
     owners = pod["metadata"].get("ownerReferences") or ()
     return any(owner.get("kind") in ("DaemonSet", "Node") and owner.get("controller", True) for owner in owners)
 
 
 def is_not_to_be_disrupted(pod: Object, now: float) -> bool:
-    """Its annotation says so: for good, or for a time since the pod started. What is neither counts as absent."""
+    """True if the do-not-disrupt annotation is "true", or is a duration since the pod's start that has not elapsed. Any
+    other value counts as absent.
+    """
     said = annotation(pod, DO_NOT_DISRUPT)
     if not said or said == "true":
         return bool(said)
@@ -42,7 +44,7 @@ def is_not_to_be_disrupted(pod: Object, now: float) -> bool:
 
 
 def size(pod: Object) -> tuple[int, int]:
-    """By cpu, then memory, as Karpenter's rule compares pods."""
+    """Sort key by cpu, then memory, as Karpenter compares pods."""
     asked = pod_requests(pod)
     return asked.get(CPU, 0), asked.get(MEMORY, 0)
 

@@ -1,6 +1,6 @@
-"""Which nodes a change of pods would buy, or leave empty, in one cluster, and what that costs: from a snapshot. Pure.
+"""Computes which nodes a change of pods would add or remove in one cluster, and the cost, from a snapshot. Pure.
 
-The questions are those the loops ask; nothing is bought. What volumes ask of a node is not looked at here.
+It runs the same simulation as the controllers; nothing is launched. Volume topology is not considered here.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _ENDED = ("Succeeded", "Failed")
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All of one cluster that decides about its nodes."""
+    """All objects of one cluster that decide about its nodes."""
 
     nodes: Sequence[Object]
     pods: Sequence[Object]
@@ -56,7 +56,7 @@ class Snapshot:
     daemons: Sequence[Object] = ()
     namespaces: Mapping[str, Mapping[str, str]] | None = None
     deployments: Sequence[Object] = ()
-    """The MachineDeployments of its Cluster API Cluster, those that nothing is bought from too."""
+    """MachineDeployments of its Cluster API Cluster, including those that nothing is bought from."""
     prices: PriceList = field(default_factory=PriceList)
 
 
@@ -64,7 +64,7 @@ class Snapshot:
 class Bought:
     pool: str
     type: str
-    """The cheapest that will do."""
+    """The cheapest feasible type."""
     pods: int
     price: float
 
@@ -73,14 +73,14 @@ class Bought:
 class Preview:
     bought: tuple[Bought, ...]
     emptied: tuple[str, ...]
-    """Nodes that nothing would run on, and that their NodePool would let go."""
+    """Nodes that would run no pods and that their NodePool would remove."""
     unplaced: int
     """Pods that would get no node."""
     before: float
     after: float
-    """What the nodes cost an hour."""
+    """Hourly cost of the nodes."""
     unpriced: int = 0
-    """Nodes of which nobody knows what they cost."""
+    """Nodes without a known price."""
 
 
 def preview(
@@ -89,7 +89,9 @@ def preview(
     gone: Collection[str] = (),
     stop: Callable[[], bool] = lambda: False,
 ) -> Preview:
-    """With these pods more, and without those of these uids. `stop`: no cheaper plan is looked for any more."""
+    """Adds the pods `added` and removes those in `removed_uids`. When `stop` returns True, no cheaper plan is searched
+    for any more.
+    """
     pods = [pod for pod in seen.pods if pod["metadata"]["uid"] not in gone and not _ended(pod)]
     question = _question(seen, pods, more)
     plan, _ = improve(question, simulate(question), stop=stop)
@@ -134,7 +136,7 @@ def _pool(seen: Snapshot, pool: Object) -> Pool:
 
 
 def _types(seen: Snapshot, node_class: Object | None) -> list[InstanceType]:
-    """What can be bought with a class; without one, what any node of the cluster may be."""
+    """Instance types that the node class can buy; without a class, those that any node of the cluster may have."""
     chosen = [each for each in seen.deployments if node_class is None or (is_open(each) and selected(each, node_class))]
     sellers = [of_deployment(each, None, seen.prices) for each in chosen]
     claimed = Counter(annotation(claim, MACHINE_DEPLOYMENT) for claim in seen.claims)
@@ -142,7 +144,9 @@ def _types(seen: Snapshot, node_class: Object | None) -> list[InstanceType]:
 
 
 def prices(seen: Snapshot) -> tuple[dict[str, float], int]:
-    """By name of the node, or of the NodeClaim that will be one; and how many have none."""
+    """Returns prices by name of the node, or of the NodeClaim that will become one, and the number of nodes without a
+    price.
+    """
     plain = _types(seen, None)
     of_pool = {pool["metadata"]["name"]: overlaid(plain, seen.overlays, pool) for pool in seen.pools}
     known = {provider_id(claim) for claim in seen.claims if provider_id(claim)} & {_id(node) for node in seen.nodes}
@@ -167,7 +171,7 @@ def _price(labels: Mapping[str, str], types: Sequence[InstanceType]) -> float | 
 
 
 def _emptied(seen: Snapshot, pods: Sequence[Object], promised: Collection[str]) -> tuple[str, ...]:
-    """Only what a NodePool bought is let go."""
+    """Only nodes of a NodePool are removed."""
     busy = {(pod.get("spec") or {}).get("nodeName") for pod in pods if not is_of_the_node(pod)}
     patient = {
         pool["metadata"]["name"]

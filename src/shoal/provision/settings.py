@@ -1,4 +1,4 @@
-"""How a provisioner decides: what its command line says, and what a worker's does without one."""
+"""Settings of the provisioner: from the command line, or the defaults that a worker uses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from shoal.provision.simulation.model import RESPECT, STRICT
 
 KARPENTER, OPTIMAL = "karpenter", "optimal"
 PLANNERS = (KARPENTER, OPTIMAL)
-"""Karpenter's rule alone; or its answer made cheaper where it can be."""
+"""`karpenter` uses Karpenter's algorithm alone. `optimal` lets the solver make its results cheaper where it can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,17 +16,17 @@ class Settings:
     planner: str = OPTIMAL
     idle: float = 0.05
     longest: float = 1.0
-    """A batch of pods ends when no new one came for the one, or after the other, in seconds."""
+    """In seconds. A batch of pods ends when no new pod came for `batch_idle_seconds`, or after `batch_max_seconds`."""
     preferences: str = RESPECT
-    """Of pods: Respect, held as long as it goes; Ignore."""
+    """Of pods. Respect: preferences hold as long as possible. Ignore: they are not considered."""
     min_values: str = STRICT
-    """Of a NodePool's requirements: Strict; BestEffort, lowered rather than buying nothing."""
+    """Of NodePool requirements. Strict: must hold. BestEffort: lowered rather than buying nothing."""
     node_repair: bool = False
-    """Nodes that the provider's repair policies call ill are replaced."""
+    """Replaces nodes that the provider's repair policies call unhealthy."""
     spot_to_spot: bool = False
-    """Whether a spot node may be replaced by a cheaper spot node."""
+    """Allows a spot node to be replaced by a cheaper spot node."""
     validation: float = 15.0
-    """Seconds between a decision to consolidate and the second look at it."""
+    """Seconds between a decision to consolidate and its validation."""
 
 
 DEFAULT = Settings()

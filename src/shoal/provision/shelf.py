@@ -1,6 +1,6 @@
-"""Copies of kinds that several loops look at, sorted by logical cluster; every change is told to all who listen.
+"""Shared informer with an index by logical cluster and event handlers.
 
-What one's own writes answered can be put in too, so that the next look sees it before the watch brings it.
+Responses of own writes can be added (`observe_write`), so the next reconcile sees them before the watch delivers them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from shoal.clock import Clock
 
 Object = dict[str, Any]
 Told = Callable[[Key, Object | None, Object | None], None]
-"""The key, what was there before as it was told, what is there now."""
+"""Called with the key, the object as it was last delivered, and the object now."""
 
 REMEMBERED = 4096
 
@@ -30,15 +30,17 @@ class Shelf:
         admits: Callable[[str], bool] | None = None,
         labels: str = "",
     ) -> None:
-        """`admits` says which clusters are looked at."""
+        """`admits` selects the logical clusters whose objects are kept."""
         self.kind, self._admits = kind, admits
         self._reflector = Reflector(client, kind, clock, self._changed, labels=labels, shared=True)
         self._by_cluster: dict[str, dict[Key, Object]] = {}
         self._told: list[Told] = []
         self._last: dict[Key, Object] = {}
-        """As it was told: what was learned from an answer before the watch brought it is still to be told."""
+        """Objects as last delivered to handlers. A write that was observed before the watch brought it is still
+        delivered.
+        """
         self._gone: deque[str] = deque(maxlen=REMEMBERED)
-        """Uids: an answer that was long on its way does not bring them back."""
+        """Uids of deleted objects. A late write response does not bring them back."""
         self.run = self._reflector.run
 
     @property
@@ -58,7 +60,7 @@ class Shelf:
         return list(self._by_cluster)
 
     def learn(self, cluster: str, obj: Object) -> Object:
-        """What a write answered, unless the watch has been further already."""
+        """Adds the response of a write unless the watch has delivered a newer version already."""
         metadata = obj["metadata"]
         key = (cluster, metadata.get("namespace", ""), metadata["name"])
         old = self.get(cluster, key[2], key[1])
@@ -80,7 +82,9 @@ class Shelf:
                 self._by_cluster.pop(key[0], None)
         elif old is None or _revision(old) <= _revision(obj):
             if old is None and obj["metadata"]["uid"] in self._gone:
-                self._gone.remove(obj["metadata"]["uid"])  # with its whole cluster, which was moved away meanwhile
+                self._gone.remove(
+                    obj["metadata"]["uid"]
+                )  # the object came back with its whole cluster, which had been moved away
             self._put(key, obj)
         last = self._last.pop(key, None)
         if obj is not None:

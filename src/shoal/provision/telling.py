@@ -1,4 +1,4 @@
-"""Whom the events of this feature are from, and what they are about."""
+"""Sources and subjects of the Events that the provisioner records."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What is wrong with a NodePool, or with the requirements of a NodeOverlay, in upstream's words. Pure.
+"""Validation of NodePools and of NodeOverlay requirements, with upstream's messages. Pure.
 
-The definitions have rules (CEL) for most of this, which refuse such an object where somebody evaluates them. It is
-looked at again here, so that nothing is bought by an object that no rule has seen.
+The CRDs have CEL rules for most of this, which reject such objects where a server evaluates them. The checks are
+repeated here so that nothing is launched from an object that no rule has seen.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CAPACITY_TYPES = (ON_DEMAND, RESERVED, SPOT)
 
 
 def pool_problems(pool: Object) -> list[str]:
-    """Empty: nothing is wrong."""
+    """Returns the validation errors of a NodePool."""
     spec = template_spec(pool)
     static = (pool.get("spec") or {}).get("replicas") is not None
     return [
@@ -44,7 +44,7 @@ def pool_problems(pool: Object) -> list[str]:
 
 
 def requirement_problems(each: Object) -> list[str]:
-    """Of one requirement of a NodePool, a NodeClaim or a NodeOverlay."""
+    """Returns the errors of one requirement of a NodePool, NodeClaim or NodeOverlay."""
     key, operator, values = each.get("key", ""), each.get("operator", IN), each.get("values") or []
     found = _restricted(key)
     if operator not in _OPERATORS:

@@ -1,6 +1,6 @@
-"""What the loops of this feature see of the clusters they serve: one copy of each kind, and the ways into it.
+"""Shared informers of the provisioner and indexes over them (Karpenter's state.Cluster).
 
-A cluster that no Cluster API Cluster stands behind is not theirs: somebody else may provision for it.
+A logical cluster without a Cluster API Cluster is left out: another provisioner may serve it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class View:
 
     @property
     def synced(self) -> bool:
-        """Before that nothing is known to be absent."""
+        """True after the first complete list of every kind. Before that, a missing object is not known to be absent."""
         return all(shelf.synced for shelf in self._shelves())
 
     def _shelves(self) -> Iterable[Shelf]:
@@ -73,7 +73,7 @@ class View:
         return list(self._on_node.get((cluster, node), {}).values())
 
     def waiting(self, cluster: str) -> list[Object]:
-        """The pods for which the scheduler found no node."""
+        """Pods that the scheduler found no node for."""
         return list(self._waiting.get(cluster, {}).values())
 
     def node_of(self, cluster: str, provider_id: str) -> Object | None:
@@ -81,7 +81,7 @@ class View:
         return self.nodes.get(cluster, name) if name is not None else None
 
     def requests(self, pod: Object) -> Resources:
-        """What a pod takes of its node: worked out once for each version of it."""
+        """Resource requests of a pod, computed once per version of the pod."""
         metadata = pod["metadata"]
         known = self._requests.get(metadata["uid"])
         if known is None or known[0] is not pod:

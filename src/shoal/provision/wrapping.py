@@ -1,4 +1,4 @@
-"""A cloud provider around another one: every call is passed on. Who adds something to some of them, says only that."""
+"""Base class of cloud provider decorators. It forwards every call; subclasses override the calls they change."""
 
 from __future__ import annotations
 

@@ -1,1 +1,3 @@
-"""How loops run: work queue, reconcile, controller."""
+"""The controller runtime, after client-go and controller-runtime: controllers, work queues, informers, leader election
+and event recording.
+"""

@@ -1,4 +1,4 @@
-"""Keys that come back at a given time, however many of them: one sleeper, for the earliest."""
+"""A delay queue: enqueues each key at its due time. One sleeping task serves all keys; it waits for the earliest."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Alarms(Generic[K]):
         self._earlier = asyncio.Event()
 
     def set(self, key: K, at: float | None) -> None:
-        """In place of what was set for the key; None: nothing is."""
+        """Replaces the due time of the key. None cancels it."""
         if at is None:
             self._due.pop(key, None)
         elif self._due.get(key) != at:

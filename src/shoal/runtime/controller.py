@@ -1,4 +1,6 @@
-"""The thin shell around a loop: a change makes its key wait, a worker takes it, `reconcile` looks at the level."""
+"""KindController: one reflector of one kind, a predicate, a work queue and workers that call `reconcile` with the
+newest object.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ log = logging.getLogger("shoal.runtime")
 
 Object = dict[str, Any]
 Reconcile = Callable[[Key, Object], Awaitable[float | None]]
-"""Given a key and the newest object seen; answers when to come back, or None for the next change."""
+"""Receives a key and the newest cached object. Returns seconds until the key is requeued, or None to wait for the next
+change.
+"""
 Wanted = Callable[[Object], bool]
 
 WORKERS = 4

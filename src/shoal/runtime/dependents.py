@@ -1,7 +1,7 @@
-"""A local copy of a kind with the indexes that controllers of owned objects need.
+"""An informer with the indexes that controllers of owned objects need: by controller and by namespace.
 
-Objects are found by the controller that owns them and, those without one, by their namespace. Owner and object are
-always of one logical cluster and one namespace: a reference that names the uid of a stranger finds nothing.
+Objects without a controller are found by namespace (`orphans`). Owner and object are always in one logical cluster and
+one namespace, so an ownerReference with the uid of an object elsewhere matches nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from shoal.objects.ownership import controller_of
 
 Object = dict[str, Any]
 Listener = Callable[[Key, Object | None, Object | None], None]
-"""Told what an object was and what it is; None: it was not there, or is gone."""
+"""Called with the key, the old and the new object. Old is None for a new object, new is None for a deleted one."""
 Place = tuple[str, str]
 """Logical cluster and namespace."""
 _Index = dict[tuple[str, str, str], dict[Key, Object]]
@@ -26,13 +26,13 @@ class Dependents:
     def __init__(self, client: Client, kind: Kind, clock: Clock, *, unserved: float | None = None) -> None:
         self.listeners: list[Listener] = []
         self.on_listed: list[Callable[[], None]] = []
-        """Told after each complete list."""
+        """Callbacks, run after each complete list."""
         self._reflector = Reflector(
             client, kind, clock, self._changed, unserved=unserved, listed=self._listed, shared=True
         )
         self._objects: dict[Key, Object] = {}
         self._owned: _Index = {}
-        """By cluster, namespace and the controller's uid; those without one under an empty uid."""
+        """Keyed by cluster, namespace and the controller's uid. Objects without a controller have an empty uid."""
         self._places: dict[Place, dict[Key, Object]] = {}
 
     async def run(self) -> None:
@@ -53,11 +53,11 @@ class Dependents:
         return list(self._owned.get((owner[0], owner[1], uid), {}).values())
 
     def orphans(self, key: Key) -> list[Object]:
-        """What nobody controls, in the namespace of the key."""
+        """Objects without a controller in the namespace of the key."""
         return self.owned(key, "")
 
     def beside(self, key: Key) -> ItemsView[Key, Object]:
-        """Everything in the namespace of the key."""
+        """All objects in the namespace of the key."""
         return self._places.get((key[0], key[1]), {}).items()
 
     def _listed(self) -> None:

@@ -1,4 +1,6 @@
-"""Nothing is decided before everything was seen once: what is not listed yet looks as if it were not there."""
+"""Defers keys until all informers have synced (client-go WaitForCacheSync): before the first complete list, an existing
+object looks missing.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Gate(Generic[K]):
-    """Keys that come too early are added again when all of the views are complete."""
+    """Keys that arrive before all informers have synced are enqueued again once they have."""
 
     def __init__(self, add: Callable[[K], None], *views: Dependents) -> None:
         self._add, self._views = add, views

@@ -1,7 +1,7 @@
-"""One of several processes acts: the one that holds a Lease, as Kubernetes' own controllers do it.
+"""Leader election by a Lease, as Kubernetes' own controllers do it: one of several processes is active.
 
-Nobody's clock is trusted but one's own: a lease is free when it was not renewed for its duration since *this*
-process saw it change. Who cannot renew stops acting before another may begin.
+Only the local clock is trusted. A lease counts as expired when it was not renewed for its duration since *this* process
+saw it change. A leader that cannot renew stops before another may start.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Object = dict[str, Any]
 LEASES = Kind("coordination.k8s.io", "v1", "leases")
 DURATION, RENEW_DEADLINE, RETRY = 15, 10.0, 2.0
 RELEASE_SECONDS = 5.0
-"""A server that cannot be asked must not keep a process from its end."""
+"""Bounds the release on shutdown, so that an unreachable server does not delay the end of the process."""
 
 
 def claimed(lease: Object | None, identity: str, now: str, duration: int, expired: bool) -> Object | None:
-    """The lease as its holder would write it; None: it is another's. Pure."""
+    """The Lease as `identity` would write it, or None if another holds it. Pure."""
     spec = dict((lease or {}).get("spec") or {})
     holder = spec.get("holderIdentity") or ""
     if holder and holder != identity and not expired:
@@ -46,17 +46,18 @@ class Lease:
         self._seen: tuple[str, str] = ("", "")
         self._seen_at = 0.0
         self._asked = 0.0
-        """When the renewal was sent that was the last to be answered."""
+        """When the last successful renewal was sent."""
         self.holds = False
         tell_of_leader(self)
 
     def is_valid(self) -> bool:
-        """Whether nobody else can hold it now, nor before a request that is sent now has failed: to be asked in the
-        moment of a write. A process that was paused learns here that its time is over."""
+        """Reports whether no other process can hold the lease now, nor before a request sent now has failed. To be
+        checked immediately before a write: a process that was paused learns here that it has lost leadership.
+        """
         return self.holds and self._since() - self._asked < RENEW_DEADLINE
 
     async def run(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Does the work whenever this process is the holder; the work is cancelled when it is not any more."""
+        """Runs `on_started_leading` whenever this process is the leader, and cancels it when leadership is lost."""
         try:
             while True:
                 while not await self._take():
@@ -75,7 +76,7 @@ class Lease:
             await self._release()
 
     async def _keep(self, working: asyncio.Future[None]) -> None:
-        """Until the lease is another's, could not be renewed in time, or the work has ended."""
+        """Renews until another process holds the lease, the renew deadline passes, or the task has ended."""
         while not working.done() and self.is_valid():
             await self._clock.sleep(RETRY)
             left = RENEW_DEADLINE - (self._since() - self._asked)
@@ -94,7 +95,7 @@ class Lease:
             return False
 
     async def _renew(self) -> bool:
-        """Takes the lease, or renews it. False: it is another's."""
+        """Acquires or renews the lease. False: another process holds it."""
         asked = self._since()
         lease = await self._read()
         spec = (lease or {}).get("spec") or {}
@@ -127,7 +128,7 @@ class Lease:
             await self._client.update(LEASES, mine)
 
     async def _release(self) -> None:
-        """So that another need not wait."""
+        """Clears the holder, so that another process need not wait for expiry."""
         try:
             async with asyncio.timeout(RELEASE_SECONDS):
                 lease = await self._read()

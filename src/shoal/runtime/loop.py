@@ -1,4 +1,4 @@
-"""A loop with several sources: each puts keys in one queue, workers take them and look at the level."""
+"""Controller: several sources feed one work queue, and workers call `reconcile(key)`. Level-triggered."""
 
 from __future__ import annotations
 
@@ -18,21 +18,24 @@ log = logging.getLogger("shoal.runtime")
 
 K = TypeVar("K", bound=Hashable)
 Source = Callable[[], Awaitable[None]]
-"""Runs for ever; adds keys to the loop's queue (a reflector's `run`)."""
+"""Runs for ever and adds keys to the controller's queue, for example `Reflector.run`."""
 
 WORKERS = 4
 
 
 class Later(ShoalError):
-    """Nothing can be done now; the key comes back after a growing pause."""
+    """Raised by `reconcile` when nothing can be done yet. The key is requeued with exponential backoff and logged
+    without a traceback.
+    """
 
 
 class Loop(Generic[K]):
     def __init__(
         self, name: str, clock: Clock, reconcile: Callable[[K], Awaitable[float | None]], workers: int = WORKERS
     ) -> None:
-        """`reconcile` answers when to come back, or None for the next change. What follows a space in the name tells
-        loops of one kind apart, and is left out of metrics."""
+        """`reconcile` returns seconds until the key is requeued, or None to wait for the next change. The part of the
+        name after a space distinguishes controllers of one type; it is left out of metrics.
+        """
         self.name = name
         self.queue: WorkQueue[K] = WorkQueue(clock, name.partition(" ")[0])
         self.sources: list[Source] = []

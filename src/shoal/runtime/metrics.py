@@ -1,7 +1,7 @@
-"""Metrics of loops, under the names client-go has: work queues, and who leads.
+"""Controller metrics under client-go's names: work queues and leader election.
 
-Queues with one name count together: in one process there may be a hub and several workers, and a syncer for each
-cluster. Counting costs an addition; what can be read off the queues is read when somebody scrapes.
+Queues of the same name share their metrics: one process may run a hub, several workers and a syncer per cluster.
+Counting costs one addition; gauges are read from the queues at scrape time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from weakref import WeakSet
 from shoal.telemetry.meters import Histogram, Lookup, Meter, written
 
 SECONDS = tuple(10.0**power for power in range(-8, 2))
-"""As upstream's queues: 10 ns to 10 s, each ten times the last."""
+"""Upstream's work queue buckets: 10 ns to 10 s, each ten times the last."""
 _NAME = ("name",)
 
 WAITED = Histogram("workqueue_queue_duration_seconds", "How long a key waits before it is taken.", _NAME, SECONDS)
@@ -31,7 +31,7 @@ class Queue(Protocol):
     def depth(self) -> int: ...
 
     def under_way(self) -> tuple[float, float]:
-        """Seconds of all the work under way, and of the oldest."""
+        """Seconds of all unfinished work, and of the oldest."""
 
 
 class Leader(Protocol):
@@ -42,7 +42,7 @@ class Leader(Protocol):
 
 
 class QueueMeter:
-    """What the queues of one name count."""
+    """Metrics shared by all queues of one name."""
 
     __slots__ = ("adds", "queues", "retries", "waited", "worked")
 
@@ -69,7 +69,7 @@ def tell_of_leader(leader: Leader) -> None:
 
 
 def render(only: str | None = None) -> str:
-    """For /metrics; nothing for those who see one logical cluster: loops work for all of them."""
+    """Text for /metrics. Empty for a scrape of a single logical cluster: controllers work for all of them."""
     lines = written(_ALL, only)
     return "\n".join(lines) + "\n" if lines else ""
 

@@ -1,7 +1,8 @@
-"""Nothing is decided on a view that has not yet seen the loop's own last writes.
+"""Expectations by resourceVersion: a key is reconciled only when the informer has seen the controller's last write for
+it.
 
-A store gives its writes one line of revisions, and a view is complete up to its own: a comparison tells whether what
-was written for a key is in sight, without counting objects and without a time after which one gives up.
+A store numbers its writes in one sequence of revisions, and an informer is complete up to its own revision. One
+comparison therefore shows whether a write has been observed. No objects are counted, and no timeout is needed.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ class View(Protocol):
 
 
 class OwnWrites(Generic[K]):
-    """Of one loop into the kind that `view` shows."""
+    """Expectations of one controller for the kind that `informer` caches."""
 
     def __init__(self, view: View) -> None:
         self._view = view
         self._written: dict[K, int] = {}
 
     def wrote(self, key: K, obj: Object) -> None:
-        """`obj` as the server answered it."""
+        """Expects the revision of `obj`, which is the server's response to the write."""
         revision = int(obj["metadata"].get("resourceVersion") or 0)
         if revision > self._written.get(key, 0):
             self._written[key] = revision
@@ -49,14 +50,14 @@ class OwnWrites(Generic[K]):
 
 
 class OwnStatuses(OwnWrites[Key]):
-    """Those a loop writes, of all objects of a kind."""
+    """Writes the status of objects of one kind and expects each write."""
 
     def __init__(self, client: Client, kind: Kind, view: View) -> None:
         super().__init__(view)
         self._client, self._kind = client, kind
 
     async def write(self, key: Key, obj: Object, status: Object) -> Object | None:
-        """The object as it is then; None: it is gone. What it says already is not written."""
+        """Returns the object after the write, or None if it was deleted. An unchanged status is not written."""
         if status == (obj.get("status") or {}):
             return obj
         try:

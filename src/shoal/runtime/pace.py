@@ -1,4 +1,4 @@
-"""Not more than so many a second, however many come at once."""
+"""A token bucket rate limiter."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from shoal.clock import Clock
 
 
 class Pace:
-    """The first `burst` go at once; from then on they follow one another."""
+    """Lets the first `burst` calls pass at once, then `per_second` calls a second."""
 
     def __init__(self, clock: Clock, per_second: float, burst: int) -> None:
         self._clock, self._gap, self._credit = clock, 1 / per_second, burst / per_second

@@ -1,4 +1,6 @@
-"""A work queue: each key waits once, is never worked on twice at a time, and comes back later after a failure."""
+"""A work queue like client-go's: a key is queued once, is never processed by two workers at a time, and is retried with
+exponential backoff.
+"""
 
 from __future__ import annotations
 
@@ -18,21 +20,21 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.05, 60.0
 
 class WorkQueue(Generic[K]):
     def __init__(self, clock: Clock, name: str = "unnamed") -> None:
-        """`name`: in metrics."""
+        """`name` is the `name` label of the queue's metrics."""
         self._clock = clock
         self._meter = queue_meter(name, self)
         self._waiting: deque[K] = deque()
         self._known: dict[K, float] = {}
-        """Those that wait, and since when."""
+        """Queued keys, with the time each was added."""
         self._working: dict[K, float] = {}
-        """Since when."""
+        """Keys being processed, with their start times."""
         self._again: set[K] = set()
         self._failures: dict[K, tuple[int, float]] = {}
-        """How often, and until when the key rests because of it."""
+        """Number of failures of a key, and the end of its current backoff."""
         self._ready = asyncio.Event()
         self._traces: dict[K, tracing.Context] = {}
         self._later: dict[K, tuple[float, asyncio.Task[None]]] = {}
-        """When a key comes back by itself: the earliest time asked for counts."""
+        """Delayed keys: due time and timer task. Of several requests for a key the earliest counts."""
 
     def add(self, key: K) -> None:
         if tracing.tracer is not None:
@@ -46,12 +48,12 @@ class WorkQueue(Generic[K]):
             self._ready.set()
 
     def follow(self, key: K, context: tracing.Context | None) -> None:
-        """The work on the key belongs to that trace."""
+        """Continues that trace when the key is processed."""
         if context is not None:
             self._traces[key] = context
 
     def trace(self, key: K) -> tracing.Context | None:
-        """Of a key that was taken, if it is still followed."""
+        """Removes and returns the trace of a key that was taken, if that trace is still recorded."""
         found = self._traces.pop(key, None)
         return found if found is not None and tracing.is_followed(found) else None
 
@@ -81,7 +83,9 @@ class WorkQueue(Generic[K]):
         return key
 
     def done(self, key: K, later: float | None = None) -> None:
-        """`later`: the key comes back that many seconds after it was taken, when the work on it saw its time."""
+        """`requeue_after`: the key is added again that many seconds after it was taken, because that is when
+        `reconcile` read the clock.
+        """
         taken = self._working.pop(key)
         self._meter.worked.observe(self._clock.monotonic() - taken)
         self._failures.pop(key, None)
@@ -90,7 +94,9 @@ class WorkQueue(Generic[K]):
             self._add_at(key, taken + later)
 
     def failed(self, key: K) -> float:
-        """Takes the key back; answers how long it rests. News in the midst of a rest that fail do not lengthen it."""
+        """Ends the processing of the key, requeues it after a backoff and returns that delay. A failure during a
+        running backoff does not extend it.
+        """
         now, taken = self._clock.monotonic(), self._working.pop(key)
         self._meter.worked.observe(now - taken)
         self._meter.retries += 1
@@ -114,7 +120,7 @@ class WorkQueue(Generic[K]):
         return len(self._waiting)
 
     def under_way(self) -> tuple[float, float]:
-        """Seconds of all the work under way, and of the oldest."""
+        """Seconds of all unfinished work, and of the oldest."""
         now = self._clock.monotonic()
         took = [now - taken for taken in self._working.values()]
         return sum(took), max(took, default=0.0)

@@ -1,8 +1,8 @@
-"""Events, written beside the work: nobody waits for them, and where too many wait the oldest go.
+"""Records Events in the background: callers never wait, and a full queue drops its oldest entries.
 
-As upstream's recorders do, the same event again is counted, not written anew, and an object of which there is too much
-to tell is told of less often. A burst is told at once, what goes on for long at a steady pace, so that telling costs
-less than doing. Names follow the clock: a list of events, which is by name, tells the story in order.
+Like upstream's event correlator, a repeated event raises a count instead of being created again, and events about one
+object are rate limited. A burst is written at once and sustained load at a steady rate, so that recording costs less
+than the work it reports. Event names follow the clock: a list, which is sorted by name, is in chronological order.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ WAITING = 4096
 REMEMBERED = 4096
 AT_ONCE = 32
 BURST, PER_SECOND = 1000.0, 100.0
-"""Events in all: so many at once, and then so many a second."""
+"""Limits for all events: burst, then events per second."""
 QUIET = (100.0, 20.0)
-"""The same where what is told can wait: a fleet that is built at once is not to be held up by its story."""
+"""Burst and QPS for low-priority events, so that building a whole fleet at once is not slowed by its events."""
 OBJECT_BURST, REFILL_SECONDS = 25, 300.0
-"""Events about one object: so many at once, and then one each so many seconds."""
+"""Limits per object: burst, then one event every so many seconds."""
 LONGEST_MESSAGE = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Who speaks, and of which kind are the objects it speaks about."""
+    """The reporting component, and the kind of the objects it reports about."""
 
     component: str
     api_version: str
     kind: str
     instance: str = ""
     host: str = ""
-    """The node, where a kubelet speaks."""
+    """Node name, if the component is a kubelet."""
 
 
 class Happening(NamedTuple):
     source: Source
     cluster: str
     about: Object
-    """The object's metadata."""
+    """metadata of the involved object."""
     type: str
     reason: str
     message: str
@@ -64,13 +64,13 @@ class Happening(NamedTuple):
 
     @property
     def same(self) -> tuple[str, ...]:
-        """Equal for those of which one event tells."""
+        """Equal for occurrences that are counted in one Event."""
         who = (self.cluster, self.about["uid"], self.field, self.source.component)
         return (*who, self.type, self.reason, self.message)
 
 
 class Recorder:
-    """Has to run like the loops that use it. `at` gives the client of a cluster."""
+    """Must run alongside the controllers that use it. `client_for` returns the client of a logical cluster."""
 
     def __init__(
         self, at: Callable[[str], Client], clock: Clock, pace: tuple[float, float] = (BURST, PER_SECOND)
@@ -80,9 +80,9 @@ class Recorder:
         self._waiting: deque[Happening] = deque(maxlen=WAITING)
         self._ready = asyncio.Event()
         self._told: OrderedDict[tuple[str, ...], tuple[str, int]] = OrderedDict()
-        """The name of the event that tells of it, and how often it was so."""
+        """Name and count of the Event already written, by correlation key."""
         self._budgets: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
-        """Events left and when that was counted, by cluster and uid."""
+        """Remaining tokens and when they were computed, by cluster and uid."""
         self._left, self._counted = self._burst, clock.monotonic()
         self._last = 0
 
@@ -99,8 +99,9 @@ class Recorder:
         action: str = "",
         related: Object | None = None,
     ) -> None:
-        """`field`: which part of the object it is about. With an `action`, what was done, the event has the form of
-        events.k8s.io. `related`: another object of the same kind."""
+        """`field_path` is the part of the object concerned. With an `action` the event has the form of events.k8s.io.
+        `related` is another object of the same kind.
+        """
         now, about = self._clock.now(), obj["metadata"]
         if not self._affords((cluster, about["uid"]), now):
             return
@@ -145,7 +146,7 @@ class Recorder:
                     await client.merge(EVENTS, name, _again(one, before + times), namespace)
                     return
                 except NotFound:
-                    pass  # events go after a while
+                    pass  # events expire
             self._last = max(self._last + 1, int(one.at * 10**9))
             name = f"{one.about['name'][:236]}.{self._last:016x}"
             _remember(self._told, same, (name, times))
@@ -161,13 +162,13 @@ def _remember(among: OrderedDict[Any, Any], key: object, value: object) -> None:
 
 
 def fitting(message: str) -> str:
-    """Longer ones are refused, and are counted in bytes."""
+    """Truncates to the API's limit, which is in bytes; longer messages are rejected."""
     data = message.encode()
     return message if len(data) <= LONGEST_MESSAGE else f"{data[: LONGEST_MESSAGE - 4].decode(errors='ignore')} ..."
 
 
 def event(one: Happening, name: str, count: int = 1) -> Object:
-    """Events about an object without a namespace are in `default`."""
+    """The Event object. Events about a cluster-scoped object are in `default`."""
     source = one.source
     said: Object = {
         "apiVersion": "v1",
@@ -195,7 +196,7 @@ def event(one: Happening, name: str, count: int = 1) -> Object:
 
 
 def _again(one: Happening, count: int) -> Object:
-    """What changes of an event when it happens again."""
+    """Merge patch for a repeated event."""
     if one.action:
         return {"series": {"count": count, "lastObservedTime": rfc3339_micro(one.at)}}
     return {"count": count, "lastTimestamp": rfc3339(one.at)}

@@ -1,4 +1,4 @@
-"""The work on one key as a span, where what led to it is traced."""
+"""Runs one reconcile in a trace span if the change that caused it is traced."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 async def work_on(name: str, queue: WorkQueue[K], key: K, work: Callable[[], Awaitable[float | None]]) -> float | None:
-    """The work on a key that was taken. One that fails goes on with its trace when it is tried again."""
+    """Reconciles a key taken from the queue. If it fails, the retry continues the same trace."""
     tracer = tracing.tracer
     if tracer is None:
         return await work()

@@ -1,1 +1,1 @@
-"""Where objects live: `interface` is the contract, every other module here is one store that keeps it."""
+"""Storage of objects. `interface` is the contract; every other module is a store or a decorator that implements it."""

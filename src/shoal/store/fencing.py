@@ -1,7 +1,7 @@
-"""Who writes may have to hold something meanwhile, a lease: it is looked at in the moment of the write, at every try.
+"""Fences writes with a lease: the lease is checked at the moment of the write, at every attempt.
 
-A process that was paused goes on in the middle of what it did, and does not know how long ago it began. The condition
-goes with the context of a request, so that it gets from the loop that writes to the store, and nowhere else.
+A paused process resumes in the middle of its work and does not know how long it was paused. The check travels in the
+context of a request, so it reaches the store from the controller that writes, and nothing else.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Fenced(StoreUnavailable):
 
 @contextmanager
 def only_while(holds: Holds) -> Iterator[None]:
-    """What is written in this context is written only while that is so."""
+    """Writes in this context succeed only while the check returns True."""
     token = _holds.set(holds)
     try:
         yield
@@ -32,5 +32,5 @@ def only_while(holds: Holds) -> Iterator[None]:
 
 
 def condition() -> Holds | None:
-    """Of the present context."""
+    """Returns the lease check of the current context."""
     return _holds.get()

@@ -1,6 +1,7 @@
-"""A store whose writes somebody judges, one by one, in the moment they are made: for a server that may have to stop.
+"""Store decorator that checks every put and delete with a guard when it is made, for a server that may have to stop
+writing.
 
-A write that is refused was never in the queue. Reads and watches are not judged, nor is what is written together.
+A denied write was never queued. Reads, watches and transactions are not checked.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from shoal.store.interface import Store
 from shoal.store.passing import PassingStore
 
 RETRY_SECONDS = 5
-"""When a client that was refused should come again."""
+"""The Retry-After of a denied write."""
 Judge = Callable[[str, bytes | None], str]
-"""Of a key and its new value (None: a deletion): why it is not written; empty: it is."""
+"""Returns why a write is denied, given the key and its new value (None: a deletion); empty if it is allowed."""
 
 
 class GatedStore(PassingStore):

@@ -1,17 +1,17 @@
-"""What the API server needs of a store: ordered revisions, compare-and-swap, history, watch.
+"""The storage contract of the API server: ordered revisions, compare-and-swap, history and watch.
 
-One revision line per store: every write gets a higher revision than all before it, in one log. Delivery to
-watchers and the returned futures follow durability, in revision order. Values are opaque bytes.
+A store has one sequence of revisions: every write gets a higher revision than all writes before it, in one log. Events
+are delivered and futures resolve after the write is durable, in revision order. Values are opaque bytes.
 
     StoreError
-    ├── CompareFailed    the key's revision is not the expected one
-    ├── Compacted        the asked revision is older than history
-    ├── FutureRevision   the asked revision is newer than the store's
-    ├── ValueTooLarge    the store does not take values of that size
-    ├── NotTogether      the store cannot write so much as one, or revisions are not its own to give
-    ├── StoreUnavailable it cannot be written or read now (disk full, unreachable); nothing was acknowledged
-    ├── StoreFormat      the data is of another program, or of a newer format
-    └── StoreLost        the data this server had served is not there any more
+    ├── CompareFailed           the key is not at the expected revision
+    ├── Compacted               the requested revision is older than the history
+    ├── FutureRevision          the requested revision is newer than the store
+    ├── ValueTooLarge           the store does not take values of that size
+    ├── TransactionUnsupported  the store cannot write so much in one transaction, or cannot choose its revisions
+    ├── StoreUnavailable        it cannot be written or read now (disk full, unreachable); nothing was acknowledged
+    ├── StoreFormatError        the data belongs to another program or has a newer format
+    └── StoreLost               the data this server has served is gone
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class CompareFailed(StoreError):
         super().__init__(f"{key} is at revision {current}")
         self.key = key
         self.current = current
-        """The newest revision of the key, queued writes included; 0 when it does not exist."""
+        """The newest revision of the key, queued writes included; 0 if the key does not exist."""
 
 
 class Compacted(StoreError):
@@ -76,7 +76,7 @@ class KeyValue(NamedTuple):
 class Write(NamedTuple):
     key: str
     value: bytes | None
-    """None: the key is to be deleted."""
+    """None deletes the key."""
     expected: int
 
 
@@ -84,13 +84,13 @@ class Event(NamedTuple):
     revision: int
     key: str
     value: bytes | None
-    """None: the key was deleted."""
+    """None if the key was deleted."""
 
 
 Deliver = Callable[[Sequence[Event]], None]
 """Takes events in revision order, on the event loop. Must not raise."""
 Advance = Callable[[int], None]
-"""Told that nothing more will come up to that revision: others write revisions too."""
+"""Called when no more events will come up to that revision, because other clients write revisions too."""
 
 
 class Subscription(Protocol):
@@ -100,59 +100,65 @@ class Subscription(Protocol):
 class Store(Protocol):
     @property
     def id(self) -> str:
-        """Made once with the data, kept for its life: tells a restored or foreign store from ours."""
+        """Created once with the data and kept for its life. It tells a restored or foreign store from the own one."""
 
     @property
     def revision(self) -> int:
-        """The newest durable revision. A fresh store starts at 1, so that no object ever has 0."""
+        """The newest durable revision. A new store starts at 1, so that no object ever has revision 0."""
 
     @property
     def compacted(self) -> int:
-        """The oldest revision that can still be read; watches may start from it."""
+        """The oldest revision that can still be read. Watches may start from it."""
 
     def put(self, key: str, value: bytes, expected: int) -> asyncio.Future[int]:
-        """Writes if the key's revision is `expected` (0: it must not exist); resolves to the new revision
-        once durable and delivered. CompareFailed, when another write was first, is raised at once or comes by
-        the future; then that other write is delivered, or `settled` waits for it."""
+        """Writes if the key is at `expected_revision` (0: it must not exist). Resolves to the new revision once it is
+        durable and delivered. CompareFailed is raised at once or set on the future if another write was first; that
+        write has been delivered by then, or `flush` waits for it.
+        """
 
     def delete(self, key: str, expected: int) -> asyncio.Future[int]:
-        """As `put`; `expected` is never 0."""
+        """Like `put`; `expected_revision` is never 0."""
 
     @property
     def takes_together(self) -> bool:
-        """Whether it does what `together` is for; NotTogether otherwise."""
+        """True if the store supports `transaction`. Otherwise `transaction` raises TransactionUnsupported."""
 
     def together(self, writes: Sequence[Write], above: int = 0) -> asyncio.Future[int]:
-        """All of them or none, in this order and as one delivery, at revisions above that one; later writes are above
-        it too. Resolves to the last revision. Raises CompareFailed or NotTogether, and nothing is written."""
+        """Writes all operations or none, in this order and as one delivery, at revisions above `above_revision`; later
+        writes are above it too. Resolves to the last revision. Raises CompareFailed or TransactionUnsupported, and
+        then nothing is written.
+        """
 
     async def settled(self) -> None:
         """Returns when every write queued before this call is durable (or has failed) and delivered."""
 
     def fresh(self) -> asyncio.Future[None] | None:
-        """Resolves when everything is delivered that was acknowledged to anybody before this call, by any server
-        of this store. None: that is so now."""
+        """Linearizable read barrier: resolves when everything is delivered that any server of this store had
+        acknowledged before this call. Returns None if that is the case already.
+        """
 
     async def get(self, key: str) -> KeyValue | None: ...
 
     async def range(
         self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0
     ) -> tuple[list[KeyValue], int]:
-        """Keys with the prefix, in byte order, from `start` on, at most `limit` (0: all), as of `revision`
-        (0: newest durable). The second value is the revision that was read."""
+        """Returns the keys with the prefix in byte order, from `start` on, at most `limit` (0: all), as of `revision`
+        (0: newest durable), and the revision that was read.
+        """
 
     def watch(self, after: int, deliver: Deliver, advance: Advance | None = None) -> Subscription:
-        """First the history after that revision, then everything new, each event once, in order.
-        Raises Compacted or FutureRevision."""
+        """Delivers the history after that revision, then every new event, each once, in order. Raises Compacted or
+        FutureRevision.
+        """
 
     async def compact(self, revision: int) -> None:
-        """Drops history older than `revision`. Never holds writes for more than a few milliseconds."""
+        """Drops history older than `revision`. Never blocks writes for more than a few milliseconds."""
 
     @property
     def failure(self) -> asyncio.Future[StoreError]:
-        """Resolves if the store cannot be used any more by this server, to the reason."""
+        """Resolves to the reason if this server cannot use the store any more."""
 
     def problem(self) -> str:
-        """Why it cannot serve at the moment; empty when it can."""
+        """Returns why the store cannot serve at the moment; empty if it can."""
 
     async def close(self) -> None: ...

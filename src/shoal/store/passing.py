@@ -1,4 +1,4 @@
-"""A store around another one that passes every call on: for those that change or watch a few of them."""
+"""Store decorator that forwards every call. Base class of decorators that change or observe some of the calls."""
 
 from __future__ import annotations
 

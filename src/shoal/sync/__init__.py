@@ -1,1 +1,3 @@
-"""Workload Clusters: registration, the APIs they offer, the objects copied to them, the status that returns."""
+"""Workload Clusters, after kcp and OCM: registration, API import and negotiation, and the syncer that copies objects
+down and status up.
+"""

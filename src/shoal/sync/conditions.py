@@ -1,4 +1,4 @@
-"""Conditions as the decisions of this package state them. Pure."""
+"""Conditions as the decisions of this package return them. Pure."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class Condition:
     type: str
     status: str
     reason: str
-    """Empty: the condition is to go."""
+    """Empty: the condition is removed."""
     message: str = ""
 
 
 def with_conditions(obj: Object, conditions: Sequence[Condition], now: str) -> Object:
-    """The very same object where nothing changes."""
+    """The identical object if nothing changes."""
     for c in conditions:
         if not c.reason:
             obj = remove_condition(obj, c.type)

@@ -1,4 +1,4 @@
-"""From a workload Cluster to a client of the cluster it stands for."""
+"""Connects to the cluster of a workload Cluster object."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from shoal.sync.resources import SECRETS
 
 Object = dict[str, Any]
 Connect = Callable[[Object], Client]
-"""Given a parsed kubeconfig."""
+"""Builds a client from a parsed kubeconfig."""
 
 
 class NoKubeconfig(ShoalError):
-    """The workload Cluster cannot be reached because it does not say how. Never holds what a Secret held."""
+    """The workload Cluster has no usable kubeconfig. The message never contains the content of a Secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Kubeconfig:
         try:
             parsed = parse(self.text, "the kubeconfig")
         except KubeconfigError:
-            # What is wrong with the text is told with the text.
+            # The parser's message would contain the text.
             raise NoKubeconfig("the kubeconfig is not readable as YAML") from None
         try:
             return connect(parsed)
@@ -51,7 +51,7 @@ class Kubeconfig:
 class Reached:
     client: Client
     owned: bool = True
-    """Whether the connections are only for whoever asked."""
+    """Whether the connections belong to the caller alone."""
 
     async def close(self) -> None:
         if self.owned:
@@ -59,11 +59,11 @@ class Reached:
 
 
 Reach = Callable[[Object], Awaitable[Reached]]
-"""From a workload Cluster to a client of it; NoKubeconfig where that is not said."""
+"""Connects to the cluster of a workload Cluster. Raises NoKubeconfig if it has none."""
 
 
 def reach_by(client: Client, connect: Connect) -> Reach:
-    """By the kubeconfig the workload Cluster has or refers to."""
+    """Connects by the kubeconfig in the workload Cluster or in the Secret it refers to."""
 
     async def reach(cluster: Object) -> Reached:
         return Reached((await kubeconfig_of(client, cluster)).client(connect))
@@ -72,7 +72,7 @@ def reach_by(client: Client, connect: Connect) -> Reach:
 
 
 def dials_in(cluster: Object, mode: str) -> bool:
-    """Whether the cluster is not to be reached from the hub: its own syncer calls."""
+    """Whether the hub does not connect to the cluster: its own syncer connects to the hub."""
     spec = cluster.get("spec") or {}
     said = bool(spec.get("kubeconfig") or spec.get("kubeconfigSecretRef"))
     return not said and workload.sync_mode(cluster, mode) == workload.PULL
@@ -100,7 +100,7 @@ async def kubeconfig_of(client: Client, cluster: Object) -> Kubeconfig:
 
 
 def _discreet(message: str, parsed: Object) -> str:
-    """The message, unless it holds something of the kubeconfig that nobody else may read."""
+    """The message, unless it contains credentials of the kubeconfig."""
     users = [user.get("user") for user in parsed.get("users") or () if isinstance(user, dict)]
     secret = [str(value) for user in users if isinstance(user, dict) for value in user.values() if value]
     if "@" in message or any(value in message for value in secret):

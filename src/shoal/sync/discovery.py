@@ -1,4 +1,4 @@
-"""What a server says it serves, and in which version it prefers it."""
+"""API discovery of a server: served resources in their preferred version."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SUBRESOURCES = ("scale", "status")
 class Found:
     api: Api
     resource: Object
-    """As plain discovery lists it."""
+    """As in unaggregated discovery."""
     subresources: tuple[str, ...]
 
 
@@ -29,11 +29,13 @@ class Listing:
     found: Mapping[tuple[str, str], Found] = field(default_factory=dict)
     """By plural and group."""
     unknown: frozenset[str] = frozenset()
-    """Groups that are there and did not answer: what they serve is not known, and so not gone."""
+    """Groups whose discovery failed. Their resources are unknown, which does not mean removed."""
 
 
 async def listing(client: Client, groups: Collection[str] | None = None) -> Listing:
-    """Of some groups, or of all: each resource in the first version that has it, the preferred one first."""
+    """Discovers some groups, or all. Each resource is listed in the first version that has it, the preferred one
+    first.
+    """
     found: dict[tuple[str, str], Found] = {}
     unknown = set()
     for group, versions in (await _versions(client)).items():
@@ -57,7 +59,7 @@ async def listing(client: Client, groups: Collection[str] | None = None) -> List
 
 
 async def discover(client: Client, plural: str, group: str) -> Found | None:
-    """In the version the server prefers; None where it answers and does not list it."""
+    """The resource in the server's preferred version. None: the server responds and does not list it."""
     listed = await listing(client, (group,))
     found = listed.found.get((plural, group))
     if found is None and listed.unknown:
@@ -66,9 +68,9 @@ async def discover(client: Client, plural: str, group: str) -> Found | None:
 
 
 async def native(client: Client, plural: str, group: str) -> Found | None:
-    """A resource the hub serves without having learned it, and without a CRD.
+    """A resource the hub serves without negotiation and without a CRD.
 
-    Asked of the server, for what it serves now: a watch may be behind it.
+    Read from the server's current discovery: a watch may lag behind.
     """
     found = await discover(client, plural, group)
     if found is None or await _exists(client, NEGOTIATED, negotiated_name(found.api)):
@@ -76,13 +78,15 @@ async def native(client: Client, plural: str, group: str) -> Found | None:
     if group and await _exists(client, DEFINITIONS, found.api.group_resource):
         return None
     if (plural, group) == ("pods", "") and await shows_pods(client):
-        return None  # what clusters have is not what can be copied to them
-    # Learned when the first look was taken, and withdrawn before the second?
+        return None  # mirrored pods of clusters cannot be synced to clusters
+    # It may have been negotiated at the first discovery and withdrawn before the checks: discover again.
     return await discover(client, plural, group)
 
 
 async def shows_pods(client: Client) -> bool | None:
-    """Whether the hub serves Pods only to show those of its clusters: nobody binds or runs them. None: none at all."""
+    """Whether the hub serves Pods only to mirror those of its clusters: they are neither bound nor run. None: it serves
+    no Pods.
+    """
     names = {resource["name"] for resource in (await client.read("/api/v1")).get("resources") or ()}
     return "pods/binding" not in names if "pods" in names else None
 
@@ -96,7 +100,7 @@ async def _exists(client: Client, kind: Kind, name: str) -> bool:
 
 
 async def _versions(client: Client) -> dict[str, list[str]]:
-    """Of every group, the preferred one first."""
+    """By group, the preferred version first."""
     found = {"": [str(version) for version in (await client.read("/api"))["versions"]]}
     for group in (await client.read("/apis"))["groups"]:
         preferred = str((group.get("preferredVersion") or {}).get("version", ""))

@@ -1,4 +1,4 @@
-"""Events about workload Clusters, from what importer and syncers say in their conditions."""
+"""Records Events about workload Clusters from the conditions that the importer and syncers set."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ ABOUT_CLUSTERS = Telling(summary=frozenset({workload.READY}), news=NEWS, alarmin
 
 
 def cluster_events(client: Client, clock: Clock) -> Transitions:
-    """`client` is of the hub's root."""
+    """`client` is at the hub's root."""
     source = Source("shoal-sync", f"{workload.GROUP}/{workload.VERSION}", workload.KIND)
     return Transitions("sync-events", client, clock, [(CLUSTERS, source, ABOUT_CLUSTERS)])

@@ -1,6 +1,6 @@
-"""One watch in each of many workload Clusters: kept, ended, begun again, each by itself.
+"""One watch in each of many workload Clusters, each started, stopped and retried independently.
 
-Light: nothing is kept of what comes. A cluster that does not answer is tried less and less often.
+No objects are kept. A cluster that does not respond is retried with exponential backoff.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ log = logging.getLogger("shoal.sync")
 
 Object = dict[str, Any]
 Listed = Callable[[str, list[Object]], None]
-"""Told the name of the workload Cluster and all there is; only that it begins where nobody wants the objects."""
+"""Called with the name of the workload Cluster and all objects; with an empty list if `list_objects` is False."""
 Event = Callable[[str, str, Object], None]
-"""Told the name of the workload Cluster, the type of the event and the object."""
+"""Called with the name of the workload Cluster, the event type and the object."""
 
 ANSWER_SECONDS = 20.0
 WATCH_SECONDS = 300
-"""The server ends a watch after that; one that has died without a word is given up a little later."""
+"""The server ends a watch after this time; a watch that died silently is given up a little later."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 REFUSED_SECONDS = 300.0
-"""Between looks where the kind is not served, or may not be read."""
+"""Retry interval if the kind is not served or not readable."""
 
 
 class Following:
@@ -44,13 +44,13 @@ class Following:
         whole: bool = True,
         fields: str = "",
     ) -> None:
-        """`refused`: the kind cannot be read there. `whole`: all objects are wanted at the beginning."""
+        """`on_refused`: the kind cannot be read in that cluster. `list_objects`: all objects are delivered first."""
         self._clock, self._reach, self._kind, self._whole, self._fields = clock, reach, kind, whole, fields
         self._listed, self._event, self._refused = listed, event, refused
         self._tasks: dict[str, tuple[tuple[str, int], asyncio.Task[None]]] = {}
 
     def follow(self, cluster: Object) -> None:
-        """From now on, and as long as its spec is the same."""
+        """Watches the cluster as long as its uid and generation stay the same."""
         metadata = cluster["metadata"]
         name, version = metadata["name"], (metadata["uid"], metadata.get("generation", 0))
         known = self._tasks.get(name)
@@ -66,7 +66,7 @@ class Following:
             known[1].cancel()
 
     async def run(self) -> None:
-        """A source of a loop: it only ends the watches with it."""
+        """A source of a controller: only stops all watches when the controller stops."""
         try:
             await asyncio.Event().wait()
         finally:

@@ -1,4 +1,4 @@
-"""The loops of this package, for whoever puts a process together."""
+"""Creates the controllers of this package."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Runnable(Protocol):
 class SyncSettings:
     resources_to_sync: tuple[str, ...] = DEFAULT_RESOURCES
     auto_publish: bool = True
-    """Whether an API that was negotiated is served without anybody saying so."""
+    """Whether a negotiated API is published by default."""
     mode: str = "push"
 
     def __post_init__(self) -> None:
@@ -41,7 +41,7 @@ class SyncSettings:
 
 
 def sync_loops(client: Client, clock: Clock, connect: Connect, settings: SyncSettings) -> list[Runnable]:
-    """`client` is of the hub's root; `connect` makes a client of a parsed kubeconfig."""
+    """`client` is at the hub's root; `new_client` builds a client from a parsed kubeconfig."""
     reporter = Reporter(client, clock, settings.mode)
     reach = reach_by(client, connect)
     loops: list[Runnable] = [
@@ -58,8 +58,9 @@ def sync_loops(client: Client, clock: Clock, connect: Connect, settings: SyncSet
 def pull_loops(
     name: str, hub: Client, local: Callable[[], Client], clock: Clock, resources: tuple[str, ...]
 ) -> list[Runnable]:
-    """Of a process that syncs the one workload Cluster `name`: `hub` is a client of its own identity there, `local`
-    makes clients of the cluster."""
+    """Controllers of a process that syncs the single workload Cluster `name`. `hub` is a client with its own identity
+    at the hub; `new_local_client` creates clients of the cluster.
+    """
 
     async def reach(cluster: Object) -> Reached:
         return Reached(local())

@@ -1,4 +1,4 @@
-"""Metrics of workload Clusters: how many there are, and whether their syncers are well."""
+"""Metrics of workload Clusters: their number, by syncer readiness."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CLUSTER_STATES = Lookup(
 
 
 def states(clusters: Iterable[dict[str, Any]]) -> list[tuple[str, Mapping[str, str], float]]:
-    """By their condition, which is Unknown where nobody has said it."""
+    """By the SyncerReady condition; Unknown if it is not set."""
     found = Counter(
         str((get_condition(each, workload.SYNCER_READY) or {}).get("status", "Unknown")) for each in clusters
     )
@@ -24,6 +24,6 @@ def states(clusters: Iterable[dict[str, Any]]) -> list[tuple[str, Mapping[str, s
 
 
 def render(only: str | None = None) -> str:
-    """For /metrics; nothing for those who see one logical cluster."""
+    """Text for /metrics. Empty for a scrape of a single logical cluster."""
     lines = written([CLUSTER_STATES], only)
     return "\n".join(lines) + "\n" if lines else ""

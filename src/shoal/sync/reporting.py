@@ -1,4 +1,6 @@
-"""Conditions in the status of workload Clusters: each loop writes its own, Ready sums them up in the same write."""
+"""Writes conditions into the status of workload Clusters. Each controller writes its own; Ready is recomputed in the
+same write.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ TRIES = 5
 
 class Reporter:
     def __init__(self, client: Client, clock: Clock, mode: str = workload.PUSH) -> None:
-        """`mode` is that of Clusters that do not say theirs: it tells what Ready waits for."""
+        """`mode` is the sync mode of Clusters that set none. It decides which conditions Ready depends on."""
         self._client, self._clock, self._mode = client, clock, mode
 
     async def cluster(
@@ -32,7 +34,7 @@ class Reporter:
         synced: Sequence[str] | None = None,
         heartbeat: str = "",
     ) -> None:
-        """Of a workload Cluster, unless another one of that name has come."""
+        """Updates the workload Cluster, unless it was recreated with another uid."""
 
         def changed(obj: Object) -> Object:
             if obj["metadata"]["uid"] != uid:
@@ -52,7 +54,9 @@ class Reporter:
 
 
 async def update_status(client: Client, kind: Kind, name: str, namespace: str, changed: Change) -> None:
-    """Writes what `changed` makes of the object, against whoever else writes; nothing if it is the same or gone."""
+    """Writes the result of `mutate`, with retries on conflict. Nothing is written if it returns the identical object or
+    the object is gone.
+    """
     for attempt in range(TRIES):
         try:
             obj = await client.get(kind, name, namespace)

@@ -1,4 +1,4 @@
-"""The resources the loops of this package read and write."""
+"""The GroupVersionResources that the controllers of this package use."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a process tells of itself: meters, logs, spans. It sends nothing: who serves or exports is in `assemble`."""
+"""Metrics, logs and spans of a process. Nothing is served or sent here; that is done in `assemble`."""

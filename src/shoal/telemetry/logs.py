@@ -1,8 +1,8 @@
-"""What a serving process says on standard error: klog's line, or a JSON object for each line.
+"""The log of a serving process on standard error: klog lines, or one JSON object per line.
 
-Fields in JSON are those of Kubernetes' components: ts, caller, logger, level, v, msg, err. What is said to a person
-(`say`) is a line of the log where that is JSON, so that every line can be read by a program. The standard library's
-logging is loaded when it is asked for: help needs none of it.
+The JSON fields are those of Kubernetes' components: ts, caller, logger, level, v, msg, err. Messages to a person
+(`print_message`) become log lines if the format is JSON, so that a program can read every line. The standard library's
+logging is imported on demand, because help does not need it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def is_json() -> bool:
 
 
 def configure(*, level: str = "", form: str = "") -> None:
-    """For the process, from its flags; what is empty stays as it is."""
+    """Sets level and format for the process, from its flags. Empty values stay unchanged."""
     import logging  # noqa: PLC0415
 
     _settings.update({"level": level or _settings["level"], "format": form or _settings["format"]})
@@ -54,7 +54,7 @@ def configure(*, level: str = "", form: str = "") -> None:
 
 
 def say(text: str, *, error: bool = False, hint: str = "") -> None:
-    """To a person, whatever the level."""
+    """Prints a message to a person, at any level."""
     if is_json():
         about = {"ts": time.time(), "logger": "shoal", "level": "error" if error else "info", "msg": text}
         line = json.dumps({**about, **({} if error else {"v": 0}), **({"hint": hint} if hint else {})})
@@ -81,7 +81,7 @@ def json_line(record: LogRecord, trace: str) -> str:
 
 
 def text_line(record: LogRecord, trace: str) -> str:
-    """`I1116 10:01:15.123456    4711 runtime/loop.py:57] what happened`; a traceback follows, indented."""
+    """`I1116 10:01:15.123456    4711 runtime/controller.py:57] what happened`; an indented traceback follows."""
     stamp = time.strftime("%m%d %H:%M:%S", time.localtime(record.created))
     micro = int(record.created % 1 * 1_000_000)
     head = f"{record.levelname[0]}{stamp}.{micro:06d} {os.getpid():7d} {_caller(record)}] "

@@ -1,8 +1,8 @@
-"""What metrics are made of: counters, gauges and histograms with labels, in Prometheus' text form.
+"""Metric types: counters, gauges and histograms with labels, rendered in the Prometheus text format.
 
-Each feature has a list of its own. One process may serve many clusters: a series of one of them says so with the label
-`cluster`, unless the cluster has no name. Values are kept for the life of the process, as scrapers expect of counters.
-No locks: all of it is on the event loop.
+Each feature has its own list of metrics. One process may serve many logical clusters: a series of one of them has the
+label `cluster`, unless the cluster has no name. Values are kept for the life of the process, as scrapers expect of
+counters. There are no locks: everything runs on the event loop.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 Series = tuple[str, ...]
-"""The cluster and the values of the labels, in their order."""
+"""The cluster and the label values, in the order of the labels."""
 Read = Callable[[], Iterable[tuple[str, Mapping[str, str], float]]]
-"""Cluster, labels and value of each series, looked up when somebody asks."""
+"""Returns cluster, labels and value of each series, read at scrape time."""
 
 
 class Meter(ABC):
@@ -30,7 +30,7 @@ class Meter(ABC):
         return (cluster, *(labels[label] for label in self.labels))
 
     def forget(self, cluster: str, labels: Mapping[str, str]) -> None:
-        """What has these labels, and whatever others."""
+        """Deletes the series with these labels, whatever their other labels are."""
         where = [(self.labels.index(label) + 1, value) for label, value in labels.items() if label in self.labels]
         if len(where) == len(labels):
             for series in [each for each in self._all() if each[0] == cluster]:
@@ -39,7 +39,7 @@ class Meter(ABC):
 
     @abstractmethod
     def render(self, only: str | None = None) -> Iterator[str]:
-        """Lines of all clusters, or of only one."""
+        """Yields the lines of all clusters, or of one."""
 
     @abstractmethod
     def _all(self) -> Iterable[Series]: ...
@@ -93,14 +93,14 @@ class Gauge(_Numbers):
 
 
 class Row:
-    """One series of a histogram. Who observes often keeps its row, and pays for no labels."""
+    """One series of a histogram. A frequent caller keeps it, which saves the label lookup."""
 
     __slots__ = ("_bounds", "counts", "sum")
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self._bounds = bounds
         self.counts = [0] * (len(bounds) + 1)
-        """How many fell into each bucket, and above them all."""
+        """Observations per bucket; the last one counts values above all bounds."""
         self.sum = 0.0
 
     def observe(self, seconds: float, times: int = 1) -> None:
@@ -108,7 +108,7 @@ class Row:
         self.sum += seconds * times
 
     def lines(self, name: str, labels: str) -> Iterator[str]:
-        """`labels` without braces."""
+        """`labels` have no braces."""
         seen, before = 0, f"{labels}," if labels else ""
         for bound, count in zip((*self._bounds, None), self.counts, strict=True):
             seen += count
@@ -154,7 +154,7 @@ class Histogram(Meter):
 
 
 class Lookup(Meter):
-    """A number that nobody sets: what it shows is looked up."""
+    """A metric whose values are read at scrape time."""
 
     def __init__(self, name: str, text: str, labels: tuple[str, ...] = (), kind: str = "gauge") -> None:
         super().__init__(name, text, labels)
@@ -162,12 +162,14 @@ class Lookup(Meter):
         self._reads: list[Read] = []
 
     def always(self, read: Read) -> None:
-        """For the life of the process."""
+        """Registers a reader for the life of the process."""
         self._reads.append(read)
 
     @contextmanager
     def read_by(self, read: Read) -> Iterator[None]:
-        """For as long as it lasts. Several may be asked, of clusters of their own."""
+        """Registers a reader for the duration of the context. Several readers may be registered, each for clusters of
+        its own.
+        """
         self._reads.append(read)
         try:
             yield
@@ -188,7 +190,7 @@ class Lookup(Meter):
 
 
 def written(meters: Iterable[Meter], only: str | None = None) -> list[str]:
-    """Their lines, of all clusters or of only one; of a meter that has nothing to show, none."""
+    """Returns the lines of all clusters, or of one. A metric without series has no lines."""
     lines = []
     for meter in sorted(meters, key=lambda each: each.name):
         series = list(meter.render(only))

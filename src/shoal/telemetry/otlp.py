@@ -1,4 +1,4 @@
-"""Spans as OTLP/HTTP has them in JSON. Pure."""
+"""Encodes spans as OTLP/HTTP JSON. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ERROR = 2
 
 
 def request(spans: Iterable[Span], resource: dict[str, str]) -> dict[str, Any]:
-    """The body of one export; `resource`: what is told of the process."""
+    """Returns the body of one export. `resource` describes the process."""
     scopes: dict[str, list[dict[str, Any]]] = {}
     for span in spans:
         scopes.setdefault(span.scope, []).append(_span(span))
@@ -26,7 +26,7 @@ def _span(span: Span) -> dict[str, Any]:
         "spanId": span.context.span,
         "name": span.name,
         "kind": span.kind,
-        # 64 bit numbers are strings in protobuf's JSON.
+        # Protobuf JSON encodes 64-bit integers as strings.
         "startTimeUnixNano": str(span.began),
         "endTimeUnixNano": str(span.ended),
         "attributes": _attributes(span.attributes),

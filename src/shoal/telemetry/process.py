@@ -1,6 +1,6 @@
-"""The process itself, in the metrics every Prometheus client has: CPU, memory, files, when it began.
+"""The process metrics that every Prometheus client has: CPU, memory, open files, start time.
 
-Read when somebody scrapes. Where the system has no /proc, what it does not tell is left out.
+They are read at scrape time. Without /proc, metrics that the system does not provide are left out.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TEXTS = {
 
 
 def render(only: str | None = None) -> str:
-    """For /metrics; nothing for those who see one logical cluster: the process is shared."""
+    """For /metrics. Empty for the scrape of one logical cluster, because the process is shared."""
     if only is not None:
         return ""
     lines = []

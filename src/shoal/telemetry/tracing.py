@@ -1,8 +1,8 @@
-"""Traces of a change's whole chain, off unless somebody asks: who wrote, which loop acted on it, what that wrote.
+"""Traces the whole chain of a change, off by default: the request, the controller that acted on it, its writes.
 
-A span context travels as W3C's `traceparent`: with a request in its header, with a change in its watch event, with a
-key through a work queue, and inside one task in a context variable. Where tracing is off, `tracer` is None and that is
-all anybody looks at.
+A span context travels as W3C `traceparent`: in the header of a request, in the watch event of a change, with a key
+through a work queue, and inside one task in a context variable. If tracing is off, `tracer` is None and nothing else is
+checked.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 SERVER, CLIENT, INTERNAL = 2, 3, 1
-"""Kinds of spans, as OTLP numbers them."""
+"""Span kinds, as OTLP numbers them."""
 MOST_WAITING = 8192
-"""Spans that wait to be sent; beyond that the oldest go, and are counted."""
+"""Spans that wait to be sent. Beyond that the oldest are dropped and counted."""
 REMEMBERED = 4096
 """Writes that the store has not delivered yet, or has refused."""
 FOLLOWED_SECONDS = 300.0
-"""What happens later than that is another story: loops that come back by themselves do not grow a trace for ever."""
+"""Later events are not part of the trace: periodic reconciles must not extend a trace for ever."""
 _HEX = frozenset("0123456789abcdef")
 _RANDOM = random.Random()
 
 
 class Context(NamedTuple):
-    """Which span something happens in."""
+    """Identifies a span."""
 
     trace: str
     span: str
     until: float
-    """Monotonic: how long it is followed."""
+    """The monotonic time until which the trace is extended."""
 
     @property
     def traceparent(self) -> str:
@@ -46,7 +46,7 @@ class Span:
     name: str
     kind: int
     scope: str
-    """Which part of Shoal: apiserver, client, or the loop's name."""
+    """The component: apiserver, client, or the controller's name."""
     context: Context
     parent: str = ""
     began: int = 0
@@ -56,7 +56,7 @@ class Span:
 
 
 class Tracer:
-    """What one process has to tell, until it is sent."""
+    """The finished spans of one process until they are sent."""
 
     def __init__(self, service: str) -> None:
         self.service = service
@@ -80,7 +80,7 @@ class Tracer:
 
     @contextmanager
     def span(self, scope: str, name: str, kind: int, parent: Context | None, **about: str | int) -> Iterator[Span]:
-        """What happens inside is in it."""
+        """Starts a span, makes it current inside the block, and ends it."""
         span = self.begin(scope, name, kind, parent, **about)
         before = current.set(span.context)
         error = ""
@@ -95,14 +95,14 @@ class Tracer:
 
 
 tracer: Tracer | None = None
-"""Of the process; None: nothing is traced."""
+"""The tracer of the process; None if tracing is off."""
 current: ContextVar[Context | None] = ContextVar("shoal-trace", default=None)
 endpoint = ""
-"""Where spans go, as the flag says it."""
+"""The export endpoint, as given by the flag."""
 
 
 def export_to(url: str, service: str) -> None:
-    """From now on, for the process. Sending them is the business of whoever runs it (`assemble.tracing`)."""
+    """Enables tracing for the process. `assemble.telemetry.otlp_exporter` sends the spans."""
     global tracer, endpoint
     tracer, endpoint = Tracer(service), url
 
@@ -113,7 +113,7 @@ def stop() -> None:
 
 
 def following() -> Context | None:
-    """The span this task is in, if it is still followed."""
+    """Returns the span context of this task, if its trace is still extended."""
     found = current.get()
     return found if found is not None and is_followed(found) else None
 
@@ -123,7 +123,7 @@ def is_followed(context: Context) -> bool:
 
 
 def parsed(traceparent: str) -> Context | None:
-    """None: it is none, or says that it is not to be recorded."""
+    """Returns None if it is invalid, or says that the trace is not sampled."""
     parts = traceparent.strip().split("-")
     if len(parts) < 4 or (parts[0] == "00" and len(parts) != 4) or parts[0] == "ff":
         return None
@@ -135,7 +135,9 @@ def parsed(traceparent: str) -> Context | None:
 
 
 class Changes:
-    """Which span wrote what, from the write until the store delivers it: that comes first, before the writer knows."""
+    """Maps a write to its span, from the write until the store delivers it. Delivery comes before the writer gets its
+    result.
+    """
 
     def __init__(self) -> None:
         self._written: OrderedDict[tuple[str, bytes | None], Context] = OrderedDict()
@@ -146,6 +148,6 @@ class Changes:
             self._written.popitem(last=False)
 
     def delivered(self, key: str, value: bytes | None) -> str:
-        """The traceparent of the write; empty: it is not traced."""
+        """Returns the traceparent of the write and removes it; empty if it is not traced."""
         found = self._written.pop((key, value), None) if self._written else None
         return found.traceparent if found is not None else ""

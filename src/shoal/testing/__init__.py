@@ -1,5 +1,5 @@
-"""Clusters for tests: a pytest plugin whose fixtures give each test a Kubernetes API of its own (`plugin`).
+"""Clusters for tests: a pytest plugin whose fixtures give each test its own Kubernetes API (`plugin`).
 
-Nothing of Shoal is loaded before a test asks for a cluster, and then in a process of its own (`server`, started by
-`process`); `cluster` is what a test gets.
+Nothing of Shoal is imported before a test requests a cluster, and then in a separate process (`server`, started by
+`process`). `cluster` is what a test gets.
 """

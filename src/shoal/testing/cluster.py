@@ -1,6 +1,6 @@
-"""What a test gets: one logical cluster, its address and credentials for any client, and a plain request for the rest.
+"""The object a test gets: one logical cluster, its URL and credentials for any client, and a plain HTTP request.
 
-The standard library alone: clients of a test are its own affair.
+Uses only the standard library; a test brings its own client.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ Object = dict[str, Any]
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 WAIT_SECONDS = 60.0
-"""For what happens by itself; a hang guard."""
+"""The limit for waiting on the server; guards against hangs."""
 
 
 class RequestFailed(Exception):
-    """The server said no; `status` is its Status object."""
+    """The server refused the request; `status` is its Status object."""
 
     def __init__(self, code: int, status: Any) -> None:
         said = status.get("message") if isinstance(status, dict) else status
@@ -34,7 +34,7 @@ class RequestFailed(Exception):
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A server, and its administrator."""
+    """A server and its administrator's credentials."""
 
     url: str
     token: str
@@ -42,7 +42,7 @@ class Endpoint:
     """PEM."""
 
     def request(self, method: str, path: str, body: object = None, content_type: str = "application/json") -> Any:
-        """One request; the decoded answer. RequestFailed for 400 and above."""
+        """Sends one request and returns the decoded response. Raises RequestFailed for 400 and above."""
         url = urlsplit(self.url)
         context = ssl.create_default_context(cadata=self.authority)
         connection = http.client.HTTPSConnection(url.hostname or "", url.port, context=context, timeout=WAIT_SECONDS)
@@ -63,7 +63,7 @@ class Endpoint:
 class Cluster(Endpoint):
     name: str = ""
     kubeconfig: Path = field(default=Path())
-    """A file for any client."""
+    """A kubeconfig file for any client."""
 
     def as_dict(self) -> dict[str, str]:
         """For clients that take their settings one by one."""
@@ -71,7 +71,7 @@ class Cluster(Endpoint):
         return {**found, "name": self.name}
 
     def add_nodes(self, count: int) -> list[str]:
-        """Simulated ones, which run pods as far as a simulated node does; their names."""
+        """Creates simulated nodes, which run pods as far as a simulated node does, and returns their names."""
         names = [f"node-{number}" for number in range(1, count + 1)]
         for name in names:
             labels = {"shoal.dev/simulated": "true", "kubernetes.io/hostname": name}
@@ -80,7 +80,7 @@ class Cluster(Endpoint):
         return names
 
     def add_definitions(self, definitions: Iterable[Object]) -> list[str]:
-        """CustomResourceDefinitions, served when this returns; their names."""
+        """Applies CustomResourceDefinitions, waits until they are served, and returns their names."""
         names = []
         for body in definitions:
             name = body["metadata"]["name"]
@@ -103,7 +103,7 @@ class Cluster(Endpoint):
 
 
 def kubeconfig(endpoint: Endpoint, name: str) -> str:
-    """JSON, which every reader of kubeconfigs reads."""
+    """Returns JSON, which every kubeconfig reader accepts."""
     authority = base64.b64encode(endpoint.authority.encode()).decode()
     config = {
         "apiVersion": "v1",

@@ -1,6 +1,6 @@
 """The pytest plugin: `shoal_cluster`, `shoal_clusters`, `shoal_crds`, and the mark `shoal(nodes=…, profile=…)`.
 
-Loaded by every pytest of an environment that has Shoal, so it loads nothing itself.
+Every pytest run of an environment with Shoal loads it, so it imports nothing of Shoal itself.
 """
 
 from __future__ import annotations

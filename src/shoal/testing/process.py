@@ -1,5 +1,6 @@
-"""The server's side: `python -m shoal.testing.process DIRECTORY`. One line on standard output says where it is; it ends
-when its standard input does."""
+"""The server's side: `python -m shoal.testing.process DIRECTORY`. It prints its address as one line of JSON on standard
+output and ends when its standard input is closed.
+"""
 
 from __future__ import annotations
 

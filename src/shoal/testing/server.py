@@ -1,4 +1,4 @@
-"""A Shoal for the tests of one pytest process: started once, in a process that ends with it."""
+"""A Shoal server for the tests of one pytest process: started once, in a process that ends with it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Server:
         self._directory = tempfile.TemporaryDirectory(prefix="shoal-testing-", ignore_cleanup_errors=True)
         self._log = Path(self._directory.name) / "log"
         with self._log.open("wb") as log:
-            # Its standard input is held open by this process: when that ends, however it ends, so does the server.
+            # This process holds its standard input open: when this process ends, however it ends, so does the server.
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "shoal.testing.process", str(Path(self._directory.name) / "data")],
                 stdin=subprocess.PIPE,
@@ -37,7 +37,7 @@ class Server:
         self._numbers = itertools.count(1)
 
     def make_cluster(self, file: Path, *, profile: str = "cluster", nodes: int = 0) -> Cluster:
-        """Its kubeconfig is written to the file."""
+        """Creates a logical cluster and writes its kubeconfig to the file."""
         name = f"test-{os.getpid()}-{next(self._numbers)}"
         body = {
             "apiVersion": "core.shoal.dev/v1alpha1",

@@ -1,4 +1,4 @@
-"""Service accounts that exist, a signer with its key, and a clock, for tests of tokens."""
+"""Service accounts, a signer with its key, and a clock, for tests of tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RBAC objects in plain dicts, as the authorizer reads them, and short ways to write them."""
+"""RBAC objects in plain dicts, as the authorizer reads them, and helpers to build them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who makes a request, and which cluster they belong to."""
+"""Authentication: the user of a request, and the cluster it belongs to."""
 
 from __future__ import annotations
 

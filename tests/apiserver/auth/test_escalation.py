@@ -1,4 +1,4 @@
-"""Writing roles and bindings without giving away more than one holds."""
+"""RBAC escalation check: roles and bindings cannot grant more than their writer holds."""
 
 from __future__ import annotations
 

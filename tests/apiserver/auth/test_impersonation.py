@@ -1,4 +1,4 @@
-"""Impersonation: who results, what must be allowed, what is refused."""
+"""Impersonation: the resulting user, required permissions, rejections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The authorizer: bindings, subjects, clusters, reasons, messages and what it remembers."""
+"""The RBAC authorizer: bindings, subjects, clusters, reasons, messages and caching."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policy rules: what matches, what covers what, how missing ones are told."""
+"""Policy rules: matching, covering, and the text of missing rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Access, rules, subject and token reviews: answers and refusals."""
+"""Access, rules, subject and token reviews: responses and rejections."""
 
 from __future__ import annotations
 

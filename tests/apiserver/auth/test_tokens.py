@@ -1,4 +1,4 @@
-"""Service-account tokens: what is in them, what is refused, what ends them."""
+"""Service-account tokens: claims, rejections and invalidation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests say which FlowSchema and priority level they were in, and FlowSchemas whether their level is there."""
+"""Responses name the FlowSchema and priority level of the request, and FlowSchemas report dangling priority levels."""
 
 from __future__ import annotations
 

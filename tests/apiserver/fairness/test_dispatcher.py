@@ -1,4 +1,4 @@
-"""What is held back, who goes at once, and who is told to come back: the dispatcher around a handler that counts."""
+"""The dispatcher around a recording handler: queuing, exemption and rejection."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ pytestmark = pytest.mark.anyio
 LEVEL = Level("level", shares=10, queues=True, longest=3, most=5)
 REJECTING = Level("rejecting", shares=10)
 NEVER = DispatchSettings(turn=-1.0, seats=2, patience=1000.0)
-"""There is never time to spare."""
+"""The event loop turn never has time left."""
 
 
 class Kitchen:
-    """Serves reads at once, and writes when it is told to."""
+    """Serves reads at once, and writes when `finish_write` is called."""
 
     def __init__(self, settings: DispatchSettings = NEVER, level: Level = LEVEL) -> None:
         self.served: list[str] = []

@@ -1,4 +1,4 @@
-"""Whose request it is, by the objects every cluster starts with and by others."""
+"""Classification of requests by the default FlowSchemas and by others."""
 
 from __future__ import annotations
 

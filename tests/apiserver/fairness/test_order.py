@@ -1,4 +1,4 @@
-"""Who is next: shares by weight, nobody starves, nobody saves up."""
+"""Fair queuing: shares by weight, no starvation, no saved-up credit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many writes of a level may be under way."""
+"""Concurrent writes of a priority level: nominal seats, lending and borrowing."""
 
 from __future__ import annotations
 

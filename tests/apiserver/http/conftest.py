@@ -1,4 +1,4 @@
-"""Servers and clients of one test, ended with it."""
+"""Fixtures: servers and clients that are closed with the test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client that speaks bytes to a server on a loopback port, so that tests see exactly what is sent."""
+"""A client that sends raw bytes to a server on a loopback port, so that tests control exactly what is sent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shoal.objects.wire import Request, Response
 
 GET = b"GET %b HTTP/1.1\r\nHost: shoal\r\n\r\n"
 PATIENCE = 10.0
-"""Seconds until a test that waits for the server has failed."""
+"""Seconds until a test that waits for the server fails."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Reads whose headers were parsed before: what is made of them is what the parser makes of them."""
+"""The header cache of the request parser gives the same result as the parser."""
 
 from __future__ import annotations
 

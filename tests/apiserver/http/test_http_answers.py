@@ -1,4 +1,4 @@
-"""What the server writes: heads, bodies large and small, errors, compression."""
+"""Responses of the HTTP server: heads, large and small bodies, errors, compression."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server that is about to stop, and one whose certificates change: nobody who asks is let down."""
+"""Draining and certificate reload: no request is lost."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def test_draining_it_serves_on_and_sends_clients_elsewhere(serve: Serve) -
     assert await used.rest() == b""
     new = await site.connect()
     assert (await new.get()).headers["connection"] == "close"
-    # Who has not asked yet is still answered.
+    # A client that has not sent its request yet is still answered.
     assert (await idle.get()).status == 200
 
 
@@ -70,7 +70,7 @@ async def test_who_has_connected_may_still_ask(serve: Serve, server_tls: ssl.SSL
     for client in (fresh, used):
         received = await client.get()
         assert (received.status, received.headers["connection"]) == (200, "close")
-    # And when nobody is left, nobody is waited for.
+    # Without connections the server does not wait.
     async with asyncio.timeout(30):
         await stopping
 

@@ -1,4 +1,4 @@
-"""Whatever bytes come, in whatever slices: no crash, no 500, and the next client is served."""
+"""Arbitrary bytes in arbitrary slices: no crash, no 500, and the next client is served."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Who is greeted when many connect at once: from both ends, nobody too late, and never more than are held."""
+"""The order of handshakes when many clients connect at once: newest and oldest first, bounded waiting time and
+queue.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ class Crowd:
         """Ports of the clients, in the order they were greeted."""
         self.listener = Listener(lambda: Greeted(self), 10.0)
         self.meanwhile: Callable[[], object] = lambda: None
-        """What happens when the first of them is greeted."""
+        """Called when the first connection is accepted."""
         self.port = 0
         self.clients: list[socket.socket] = []
 

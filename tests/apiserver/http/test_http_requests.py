@@ -1,4 +1,4 @@
-"""What the server reads: requests, their order, and what it refuses."""
+"""Request parsing: requests, their order, and rejections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streamed answers, and how a server stops."""
+"""Streamed responses, and shutdown of the server."""
 
 from __future__ import annotations
 

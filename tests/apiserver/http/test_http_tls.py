@@ -1,4 +1,4 @@
-"""TLS: who the client is, and streams and large bodies through it."""
+"""TLS: client certificates, streams and large bodies."""
 
 from __future__ import annotations
 

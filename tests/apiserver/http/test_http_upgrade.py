@@ -1,4 +1,4 @@
-"""Connections that go on in another protocol: agreed on, handed over, held back, and ended with the server."""
+"""Upgraded connections: negotiation, hand-over, back-pressure and shutdown."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ async def test_it_counts_as_a_connection(serve: Serve) -> None:
 
 
 async def test_the_server_ends_it_last(serve: Serve) -> None:
-    """What is under way may be answered through it."""
+    """Requests in progress may be answered through it."""
     echoes = Echoes()
     site = await serve(echoes)
     client, waiting = await upgraded(site), await site.connect()
@@ -238,7 +238,7 @@ def test_sliced_and_hasty_upgrades_are_answered_or_refused(path: bytes, extra: b
         got, whole = b"", b"\r\n\r\nhello " + extra
         with contextlib.suppress(ConnectionError):
             async with asyncio.timeout(60):
-                # Who is refused is cut off; who is not gets this much, and no more.
+                # A rejected client is disconnected. An accepted one gets exactly these bytes.
                 while not got.endswith(whole) and (piece := await client.reader.read(65536)):
                     got += piece
         await client.close()

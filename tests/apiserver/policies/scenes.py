@@ -1,4 +1,4 @@
-"""What is done to objects under policies, one request after the other; asked of kube-apiserver and of Shoal alike."""
+"""Sequences of requests under policies, sent to kube-apiserver and to Shoal alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policies that are huge, deep, endless or absurd: a clear answer, and the server goes on."""
+"""Huge, deep, endless or absurd policies get a clear error, and the server keeps running."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every case answers as it was recorded; `tests/real/test_policies.py` asks kube-apiserver the same."""
+"""Every case gives the recorded response; `tests/real/test_policies.py` sends the same cases to kube-apiserver."""
 
 from __future__ import annotations
 

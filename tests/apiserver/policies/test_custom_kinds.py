@@ -1,4 +1,4 @@
-"""Policies about objects that CRDs define: any version is shown as the rule names it, and what is set is pruned."""
+"""Policies on custom resources: objects are shown in the version the rule names, and mutations are pruned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From when to when a policy is in force, for which requests, and for whom it never is."""
+"""When a policy is in force, for which requests, and which are exempt."""
 
 from __future__ import annotations
 

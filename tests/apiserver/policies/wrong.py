@@ -1,4 +1,4 @@
-"""Policies and bindings that are refused."""
+"""Policies and bindings that are rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A webhook in the test's own process: HTTPS on loopback, its answers by path, everything it was asked kept."""
+"""A webhook in the test process: HTTPS on loopback, responses by path, all requests recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CRDs whose versions a webhook converts: every way to read and write another version, and what goes wrong."""
+"""Conversion webhooks of CRDs: every way to read and write another version, and errors."""
 
 from __future__ import annotations
 

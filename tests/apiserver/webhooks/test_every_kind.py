@@ -1,4 +1,4 @@
-"""Objects that webhooks have looked at, and one has changed a label of, are stored like any others."""
+"""Objects of every kind are stored unchanged after webhooks, except for the label one of them sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Webhooks that do not answer, or not as they should: the write fails in clear words, or goes on where it may."""
+"""Webhooks that do not respond, or respond wrongly: the write fails with a clear message, or fails open if allowed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which writes a webhook is asked about: rules, equivalent versions, selectors, subresources."""
+"""Webhook matching: rules, equivalent versions, selectors, subresources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mutating webhooks: their patches, their order, and who is asked again."""
+"""Mutating webhooks: patches, order and reinvocation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Webhooks behind a Service: called where it has an address that can be reached, refused by name where not."""
+"""Webhooks behind a Service: called at a reachable address, rejected with a clear message otherwise."""
 
 from __future__ import annotations
 

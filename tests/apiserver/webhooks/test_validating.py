@@ -1,4 +1,4 @@
-"""Validating webhooks: what they are asked, and what their answers do to a write."""
+"""Validating webhooks: the review they get, and the effect of their response."""
 
 from __future__ import annotations
 

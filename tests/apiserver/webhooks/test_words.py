@@ -1,4 +1,4 @@
-"""Whatever a webhook answers, it is read or refused; nothing else comes of it."""
+"""Any webhook response is either parsed or rejected; nothing else can happen."""
 
 from __future__ import annotations
 

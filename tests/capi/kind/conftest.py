@@ -1,4 +1,4 @@
-"""A place for each test."""
+"""Fixtures: a kind provider environment for each test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A management cluster with the loops of the kind provider, on a clock that tests move, and a stand-in for kind."""
+"""A management cluster with the controllers of the kind provider, on a fake clock and with a fake kind command."""
 
 from __future__ import annotations
 

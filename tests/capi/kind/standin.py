@@ -1,8 +1,8 @@
-"""A stand-in for the kind command: a program with state in a directory, which waits and fails as files there say.
+"""A fake kind command: a program with its state in a directory, which waits and fails as files there request.
 
-`down`: the engine does not answer. `hold-create`, `hold-delete`: it waits while the file is there. `fail-create`,
-`fail-delete`: it fails with that text; with `fail-leaves` what was half made stays. `clusters/<name>`: a cluster, whole
-once it has a kubeconfig; `calls`: a line for each call.
+`down`: the engine does not respond. `hold-create`, `hold-delete`: it waits while the file exists. `fail-create`,
+`fail-delete`: it fails with that text; with `fail-leaves` a partly created cluster stays. `clusters/<name>`: a cluster,
+complete once it has a kubeconfig. `calls`: one line per call.
 """
 
 from __future__ import annotations

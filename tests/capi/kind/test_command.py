@@ -1,4 +1,4 @@
-"""The kind command as a process: what it is given, what is heard of it, and how it ends."""
+"""The kind command as a process: its input, its output, and its termination."""
 
 from __future__ import annotations
 

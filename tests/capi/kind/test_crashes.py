@@ -1,4 +1,6 @@
-"""Cut off anywhere, fresh loops end where uncut ones would: the cluster is there once, or nothing is left."""
+"""Interrupted anywhere, new controllers reach the same end state as uninterrupted ones: the cluster exists once, or
+nothing is left.
+"""
 
 from __future__ import annotations
 

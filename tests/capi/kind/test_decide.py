@@ -1,4 +1,6 @@
-"""What is decided, in tables and as properties: over any snapshot, and over whole lives with crashes in them."""
+"""Decisions about KINDClusters in tables and as properties: over any snapshot, and over whole life cycles with
+crashes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kind itself: samples, admission, columns, and the kind config that is made of a spec."""
+"""The KINDCluster kind: samples, admission, columns, and the kind config built from a spec."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A KINDCluster from its creation to its end, with a stand-in for the kind command."""
+"""A KINDCluster from creation to deletion, with a fake kind command."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Whole lives of a KINDCluster in a model of the world, with crashes, failures and other people in them.
+"""Life cycles of a KINDCluster in a model, with crashes, failures and changes by others.
 
-However they went, in the end there is what was asked for, and what was somebody else's is as it was.
+In every case the end state is the requested one, and clusters of others are unchanged.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whose a kind cluster is: duplicates, foreign clusters, adoption, renames, and what was made in the meantime."""
+"""Ownership of kind clusters: duplicates, foreign clusters, adoption, renames, and clusters created meanwhile."""
 
 from __future__ import annotations
 

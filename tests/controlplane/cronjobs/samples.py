@@ -1,4 +1,4 @@
-"""CronJobs and their Jobs as a server would answer them."""
+"""Sample CronJobs and Jobs as returned by a server."""
 
 from __future__ import annotations
 

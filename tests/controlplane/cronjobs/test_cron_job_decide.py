@@ -1,4 +1,4 @@
-"""What a CronJob does, by tables."""
+"""Tests of the CronJob decision, from tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CronJobs in a running server, on a clock that tests move; it starts at 2023-11-14T22:13:20Z."""
+"""Tests of CronJobs in a running server on a fake clock, which starts at 2023-11-14T22:13:20Z."""
 
 from __future__ import annotations
 

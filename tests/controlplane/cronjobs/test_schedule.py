@@ -1,4 +1,4 @@
-"""When schedules fire, in time zones and across changes of the clock."""
+"""Tests of schedule times, in time zones and across changes of the clock."""
 
 from __future__ import annotations
 

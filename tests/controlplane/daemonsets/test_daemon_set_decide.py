@@ -1,4 +1,4 @@
-"""One step of a DaemonSet at a time, from tables."""
+"""Tests of the DaemonSet decision, one step at a time, from tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deployments and ReplicaSets as a server would answer them."""
+"""Sample Deployments and ReplicaSets as returned by a server."""
 
 from __future__ import annotations
 

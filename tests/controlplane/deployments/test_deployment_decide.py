@@ -1,4 +1,4 @@
-"""One step of a rollout at a time, from tables."""
+"""Tests of the Deployment decision, one rollout step at a time, from tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deployments in a running server, with pods that run when the test says so."""
+"""Tests of Deployments in a running server. The tests set the status of pods."""
 
 from __future__ import annotations
 

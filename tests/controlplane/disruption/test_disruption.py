@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets in a running server, and the evictions they allow."""
+"""Tests of PodDisruptionBudgets in a running server and of the evictions they allow."""
 
 from __future__ import annotations
 

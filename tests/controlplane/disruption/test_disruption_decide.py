@@ -1,4 +1,4 @@
-"""How many pods a budget lets go."""
+"""Tests of the disruptions that a budget allows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Services and the pods behind them."""
+"""Sample Services and pods."""
 
 from __future__ import annotations
 

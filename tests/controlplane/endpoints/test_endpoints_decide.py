@@ -1,4 +1,4 @@
-"""What Endpoints and EndpointSlices say of the pods of a Service."""
+"""Tests of the Endpoints and EndpointSlices computed for a Service."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def planned(svc: Object, pods: list[Object], current: Object | None = None, slic
 
 
 def written(found: list[Object], start: int = 0) -> list[Object]:
-    """As the server would store them."""
+    """Returns the slices as the server would store them."""
     return [
         {**one, "metadata": {"name": f"s{start + i}", "resourceVersion": "1", **one["metadata"]}}
         for i, one in enumerate(found)

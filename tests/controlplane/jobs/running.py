@@ -1,4 +1,4 @@
-"""Jobs for a running server, a cluster with a simulated node, and loops that die."""
+"""Jobs for a running server, a cluster with a simulated node, and controllers that crash."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ def cluster_with_node(server: Server) -> Cluster:
 
 
 class Mortal:
-    """A transport whose user dies with its n-th write: that is carried out, and nothing is heard afterwards."""
+    """A transport whose client crashes with its n-th write: the write is executed, and no response arrives
+    afterwards.
+    """
 
     def __init__(self, inner: Any, writes: int) -> None:
         self._inner, self._left, self._under_way = inner, writes, 0
@@ -63,7 +65,7 @@ class Mortal:
         answer: tuple[int, Mapping[str, str], bytes] = await self._inner.request(method, path, query, headers, body)
         self._under_way -= counts
         if counts and self._left <= 0:
-            if not self._under_way:  # what was on its way has arrived, too
+            if not self._under_way:  # writes in flight have completed too
                 self.dead.set()
             await asyncio.Event().wait()
         return answer
@@ -79,7 +81,9 @@ class Mortal:
 
 
 async def die_often(given: World, writes: int, live: Callable[[], Awaitable[bool]]) -> int:
-    """Workload loops that are started anew after every so many writes, until `live` is content. Answers how often."""
+    """Restarts the workload controllers after every `writes` writes until `live` returns true. Returns the number of
+    starts.
+    """
     lives = 0
     while True:
         transport = Mortal(given.server.transport(), writes)

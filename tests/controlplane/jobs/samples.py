@@ -1,4 +1,4 @@
-"""Jobs and their pods as a server would answer them."""
+"""Sample Jobs and pods as returned by a server."""
 
 from __future__ import annotations
 

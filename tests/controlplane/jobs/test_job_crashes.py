@@ -1,4 +1,4 @@
-"""Job loops that die after every n-th write: the next ones end with the right numbers."""
+"""Tests of Job controllers that crash after every n-th write: their successors finish with the right counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Job does next, by tables."""
+"""Tests of the Job decision, from tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Job's status: no pod is lost, none is counted twice, whatever is cut short."""
+"""Tests of pod tracking in a Job's status: no pod is lost or counted twice, wherever a reconcile is interrupted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs in a running server, on a simulated node or on none."""
+"""Tests of Jobs in a running server, with and without a simulated node."""
 
 from __future__ import annotations
 

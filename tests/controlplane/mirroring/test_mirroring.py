@@ -1,4 +1,4 @@
-"""Endpoints that somebody writes by hand, repeated as EndpointSlices: the decision, and in a running server."""
+"""Tests of EndpointSlices that mirror user-written Endpoints: the decision, and in a running server."""
 
 from __future__ import annotations
 

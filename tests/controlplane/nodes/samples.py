@@ -1,4 +1,4 @@
-"""Nodes and pods as the API has them, for tests of what happens on simulated nodes."""
+"""Sample nodes and pods for tests of simulated nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Addresses: what the kubelet keeps in memory."""
+"""Tests of the IP allocator."""
 
 from __future__ import annotations
 

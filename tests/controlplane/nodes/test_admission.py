@@ -1,4 +1,4 @@
-"""Pods that were put on a node by hand and do not fit there are rejected as a kubelet does it."""
+"""Tests of kubelet admission: pods assigned to a node directly are rejected if they do not fit."""
 
 from __future__ import annotations
 

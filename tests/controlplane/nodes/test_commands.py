@@ -1,4 +1,4 @@
-"""What commands say about how long they run and how they end, and what becomes of pods by that."""
+"""Tests of predicted container outcomes and their effect on pods."""
 
 from __future__ import annotations
 

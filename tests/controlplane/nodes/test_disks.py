@@ -1,4 +1,4 @@
-"""What containers leave behind for those that come after them, as far as scripts make and look for files."""
+"""Tests of files that containers leave for later containers, as far as scripts create and test them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Leases of simulated nodes at a server that does not make them itself: written, spread over time, and on time."""
+"""Tests of Leases of simulated nodes at a server that does not synthesize them: written, spread over time, and on
+time.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ def test_beats_are_ten_seconds_apart_and_spread() -> None:
 
 
 async def stored(given: World, client: Client) -> dict[str, Object]:
-    """By name; only those that somebody wrote have a resourceVersion of their own."""
+    """Leases by name; only written ones have managedFields."""
     found, _ = await client.list_all(LEASES, NAMESPACE)
     return {lease["metadata"]["name"]: lease for lease in found if "managedFields" in lease["metadata"]}
 

@@ -1,4 +1,4 @@
-"""Init containers run one after another, and what crashes is started again later and later."""
+"""Tests of init containers: sequential runs and restart backoff."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Taints by conditions, and when pods leave their node."""
+"""Tests of taints by condition and of pod eviction."""
 
 from __future__ import annotations
 

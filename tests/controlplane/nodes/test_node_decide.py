@@ -1,4 +1,4 @@
-"""What the simulated kubelet decides, given a node or a pod and the time."""
+"""Tests of the simulated kubelet's decisions for a node or pod at a given time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simulated nodes in a running server, on a clock that the tests move."""
+"""Tests of simulated nodes in a running server on a fake clock."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def pod_is(client: Client, phase: str, name: str = "p") -> Callable[[], Awaitabl
 
 
 async def stepped(given: World, seconds: float) -> None:
-    """After what is under way has got as far as it gets by itself."""
+    """Advances the clock after pending work has settled."""
     await asyncio.sleep(SETTLE)
     given.clock.step(seconds)
 

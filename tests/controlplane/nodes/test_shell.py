@@ -1,4 +1,4 @@
-"""Scripts that simulated containers are told to run: what they come to, and what nobody can tell."""
+"""Tests of the shell interpreter: outcomes of scripts, and scripts with an unknown outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The data of the stages: complete, and refused when it is wrong."""
+"""Tests of the stage data: complete, and rejected when invalid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a simulated kubelet tells of containers, in upstream's words, and that it tells it only when asked to."""
+"""Tests of Events of simulated containers, in upstream's words, recorded only on request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many pods, which of them go first, and what the status says."""
+"""Tests of the ReplicaSet decision: number of pods, deletion order and status."""
 
 from __future__ import annotations
 

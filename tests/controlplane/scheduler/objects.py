@@ -1,4 +1,4 @@
-"""Pods and nodes as the API server would hand them out, and a hosted cluster made of them."""
+"""Sample pods and nodes as returned by an API server."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def pod(
 
 
 def seen(pod: Object, uid: str = "", generation: int = 1, created: str = "", **more: Any) -> Object:
-    """As it comes from the server; `more` goes to the top level."""
+    """Returns the pod as it comes from the server; `more` goes to the top level."""
     metadata = {**pod["metadata"], "uid": uid or f"uid-{pod['metadata']['name']}", "generation": generation}
     return {**pod, "metadata": {**metadata, "creationTimestamp": created or "2024-01-01T00:00:00Z"}, **more}
 
@@ -68,7 +68,7 @@ def prefer(weight: int, key: str, *values: str) -> Object:
 
 
 def resident(shapes: Shapes, pod: Object, name: str = "", **more: Any) -> Resident:
-    """The pod as it is on a node."""
+    """Returns the PodInfo of a pod on a node."""
     metadata = pod["metadata"]
     key = (metadata.get("namespace", ""), name or metadata["name"])
     priority = pod["spec"].get("priority") or 0

@@ -1,4 +1,4 @@
-"""Pods that other pods make a difference to: the ranking answers as if every node had been asked, over any history."""
+"""Tests of inter-pod constraints: over any history, NodeRanking returns the same as an evaluation of all nodes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def home(*nodes: Object) -> Home:
 
 
 def placed(there: Home, *pods: Object) -> dict[str, str]:
-    """Where these go, one after the other; as the API would show them afterwards."""
+    """Schedules the pods one after the other and returns their nodes."""
     for each in pods:
         there.see_pod(("default", each["metadata"]["name"]), seen(each))
     return {bind.pod.key[1]: bind.node for bind in there.choose(100)}

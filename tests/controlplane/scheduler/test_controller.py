@@ -1,4 +1,4 @@
-"""The scheduler's side of the API: whose pods it touches, what it sends, what it does when that fails."""
+"""Tests of the scheduler's API calls: the pods it handles, its requests, and its reaction to failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which node: what keeps a pod off one, which is better, what is said if there is none."""
+"""Tests of filters, scores and FitError messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A hosted cluster over time: properties of any history, and what happens to one pod."""
+"""Tests of ClusterScheduler over time: properties of any history, and the life of one pod."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who makes room for whom: the fewest and least important, those no budget protects first, and what becomes of it."""
+"""Tests of preemption: fewest and least important victims, PodDisruptionBudgets, and the outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pod scheduler in a running server: binding, refusal, and what wakes a pod that waits."""
+"""Tests of the pod scheduler in a running server: binding, unschedulable pods, and the events that reactivate them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods with volumes: to which nodes these tie them, and what happens while a volume is on its way."""
+"""Tests of pods with volumes: node constraints, and behaviour while a volume is being provisioned."""
 
 from __future__ import annotations
 

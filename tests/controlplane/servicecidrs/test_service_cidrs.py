@@ -1,4 +1,4 @@
-"""Networks for Services beside the first one."""
+"""Tests of additional ServiceCIDRs."""
 
 from __future__ import annotations
 

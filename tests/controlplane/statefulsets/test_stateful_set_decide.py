@@ -1,4 +1,4 @@
-"""One step of a StatefulSet at a time, from tables."""
+"""Tests of the StatefulSet decision, one step at a time, from tables."""
 
 from __future__ import annotations
 

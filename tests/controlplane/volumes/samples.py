@@ -1,4 +1,4 @@
-"""Claims, volumes and classes."""
+"""Sample claims, volumes and storage classes."""
 
 from __future__ import annotations
 

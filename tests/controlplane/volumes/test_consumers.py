@@ -1,4 +1,6 @@
-"""Pods and their claims with all loops: the scheduler chooses a node, the volume comes there, then the pod does."""
+"""Tests of WaitForFirstConsumer with all controllers: the scheduler selects a node, the volume is provisioned there,
+then the pod is bound.
+"""
 
 from __future__ import annotations
 

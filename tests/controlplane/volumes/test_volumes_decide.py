@@ -1,4 +1,4 @@
-"""Which volume a claim gets, and what becomes of a volume."""
+"""Tests of volume selection for claims and of the actions on volumes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A hub without other loops than those of bundles, on a clock that tests move, and clusters to put bundles in.
+"""A hub with only the bundle controllers, on a fake clock, and clusters to install bundles in.
 
-The clusters are logical ones of the same server. What runs Deployments is played by the test; a link that is cut is a
-cluster that does not answer.
+The clusters are logical clusters of the same server. The test plays the Deployment controller; a cut link is a cluster
+that does not answer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Bundles on a server: applied, put right, pruned, updated one by one, left alone where nobody answers."""
+"""Bundles on a server: applied, corrected, pruned, rolled out one by one, and left alone where a cluster does not
+answer.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bundle's decisions: what it holds, what differs, whose turn it is, what is said."""
+"""Bundle decisions: objects, drift, rollout order, conditions."""
 
 from __future__ import annotations
 

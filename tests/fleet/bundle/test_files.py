@@ -1,4 +1,4 @@
-"""The bundle as files: those of deploy/ are what the code says, and the image is one that the bundle can run."""
+"""The bundle as files: deploy/ matches the code, and the bundle can run the image."""
 
 from __future__ import annotations
 

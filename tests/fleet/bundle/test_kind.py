@@ -1,4 +1,4 @@
-"""A Worker whose cluster the kind provider makes; the kind command is its stand-in, and its cluster a logical one."""
+"""A Worker whose cluster the kind provider creates; the kind command is a fake, and its cluster a logical one."""
 
 from __future__ import annotations
 

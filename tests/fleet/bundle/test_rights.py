@@ -1,4 +1,4 @@
-"""What a worker may not say about its Worker, because a hub would act on it."""
+"""Fields of its Worker that a worker may not write, because a hub would act on them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Bundles from their first to their last day, on a server with all its loops: pods run on simulated nodes, the worker
-that the bundle starts is a real process, and what was made is gone at the end."""
+"""Bundles end to end on a server with all its controllers: pods run on simulated nodes, the worker that the bundle
+starts is a real process, and everything is deleted at the end.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every bus keeps, whatever it is made of: the same tests for each. A `Line` is a hub, a worker and their link."""
+"""The contract of every bus: the same tests for each implementation. A `Line` is a hub, a worker and their link."""
 
 from __future__ import annotations
 

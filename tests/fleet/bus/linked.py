@@ -1,4 +1,4 @@
-"""A hub behind a wire that counts bytes, and a worker at its other end that keeps copies and hosts nothing."""
+"""A hub behind a link that counts bytes, and a worker that keeps copies and hosts nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a copy is told to remember what the hub said: not with every message, and never what is not certain."""
+"""When the last message is saved with a copy: not with every message, and never an uncertain one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker could not say while its link was cut is said once when it is back, and nothing else is."""
+"""Reports that could not be sent while the link was cut are sent once when it is back, and nothing else is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What it costs a worker to get in step again: bytes on the wire, TLS and all, in proportion to what has changed."""
+"""The cost of a worker's resync: bytes on the wire, including TLS, in proportion to what has changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Three workers over the watch; links are cut, hub and worker are ended, history goes: nothing lost, nothing twice."""
+"""Three workers over the watch: links are cut, hub and worker restart, history is compacted. Nothing is lost or
+duplicated.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker's link is measured by."""
+"""Metrics of a worker's link to its hub."""
 
 from __future__ import annotations
 

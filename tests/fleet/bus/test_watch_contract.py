@@ -1,4 +1,4 @@
-"""The contract of the bus, over the watch of the hub's API."""
+"""The bus contract over the watch of the hub's API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Workers inside `shoal up` have the rights of any worker; and a declared Worker is the first one's to come."""
+"""Workers inside `shoal up` have the same permissions as any worker; a declared Worker belongs to the first worker that
+joins.
+"""
 
 from __future__ import annotations
 

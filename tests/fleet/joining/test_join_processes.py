@@ -1,4 +1,4 @@
-"""`shoal join-token` and the command it prints, typed: a worker process joins, hosts, is killed and comes back."""
+"""`shoal join-token` and the command it prints: a worker process joins, hosts, is killed and comes back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Joining a hub: with a token, with an administrator's kubeconfig, again after a crash, and all that is refused."""
+"""Joining a hub: with a token, with an administrator's kubeconfig, again after a crash, and every rejected attempt."""
 
 from __future__ import annotations
 

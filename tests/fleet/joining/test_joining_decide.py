@@ -1,4 +1,4 @@
-"""Which requests for a worker's certificate are approved; and what a join token is made of."""
+"""Approval of workers' CertificateSigningRequests, and the format of join tokens."""
 
 from __future__ import annotations
 

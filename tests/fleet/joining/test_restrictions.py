@@ -1,4 +1,4 @@
-"""What a worker may write into what it may write: itself and what it has seen, nothing by which others are steered."""
+"""Admission of a worker's writes: its own state and what it has observed, nothing that controls other workers."""
 
 from __future__ import annotations
 

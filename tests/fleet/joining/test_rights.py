@@ -1,4 +1,4 @@
-"""A worker's rights over the wire: what it lives on works, and nothing of another's is shown, changed or hurt."""
+"""Authorization of a worker over the wire: what it needs works, and nothing of other workers can be read or written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker may do at its hub, as a table: little, and nothing of another's."""
+"""Authorization of a worker at its hub, as a table: little, and nothing of other workers."""
 
 from __future__ import annotations
 

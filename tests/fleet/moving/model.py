@@ -1,7 +1,7 @@
-"""A tiny model of hub, leases and two workers that runs the real decisions: theirs, the hub's and the fence itself.
+"""A small model of hub, leases and two workers that runs the real decisions of all of them, and the real fence.
 
-Each step is one thing that may happen between two others: a renewal is begun, arrives, is answered; something is read,
-then written by compare-and-swap. Clocks of workers may go slower than the hub's, as far as the skew allows.
+Each step is one event that may happen between two others: a renewal is started, arrives, is answered; something is
+read, then written by compare-and-swap. Clocks of workers may run slower than the hub's, within the allowed skew.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A hub with its real loops, and workers played by the test: they write Leases and status as a worker would.
+"""A hub with its real controllers, and fake workers: the test writes Leases and status as a worker would.
 
-The clock is the test's: time passes only by `pass_time`, in steps a heartbeat long, with the living renewing.
+The clock is the test's: time passes only by `pass_time`, in steps of one heartbeat, with live workers renewing.
 """
 
 from __future__ import annotations

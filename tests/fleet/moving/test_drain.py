@@ -1,4 +1,6 @@
-"""Workers that are cordoned, drained or tainted: who goes where, one by one, and back again if nobody wants it."""
+"""Workers that are cordoned, drained or tainted: their clusters are migrated one by one, and stay if that is
+cancelled.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Whole servers with all their loops: a worker is lost, its cluster comes up elsewhere with its data, and it gives way.
+"""Whole servers with all their controllers: a worker is lost, its cluster comes up elsewhere with its data, and the old
+worker hands over.
 
-All have one clock, which the test puts forward; the living renew their Leases meanwhile.
+All share one clock, which the test advances; live workers renew their Leases meanwhile.
 """
 
 from __future__ import annotations

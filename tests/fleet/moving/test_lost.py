@@ -1,4 +1,4 @@
-"""Workers that are lost: what moves, where to, when, and what does not."""
+"""Lost Workers: what is migrated, where to and when, and what is not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Moving, in tables: when a lease has ended for certain, who may be moved, and what is written of it."""
+"""Migration decisions in tables: lease expiry, which clusters may be migrated, and the written status."""
 
 from __future__ import annotations
 

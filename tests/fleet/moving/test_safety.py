@@ -1,7 +1,7 @@
-"""Never two who may change a cluster: the steps of workers and hub in any order, with the real decisions of both.
+"""Never two writers of a cluster: the steps of workers and hub in any order, with the real decisions of both.
 
-First all orders there are of the steps that meet when a worker comes back while the hub moves its cluster; then long
-random lives with crashes, lost answers, changes of mind and planned moves.
+First all interleavings of the steps that meet when a worker comes back while the hub migrates its cluster; then long
+random runs with crashes, lost responses, cancelled decisions and planned migrations.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a hub does about a Worker's process: every case by itself, and that data goes only when nothing is hosted."""
+"""Decisions about a Worker's process, case by case; data is only deleted when nothing is hosted."""
 
 from __future__ import annotations
 

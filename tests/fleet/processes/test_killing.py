@@ -1,4 +1,6 @@
-"""kill -9 of a hub and of the processes it runs, in turns: every cluster is where it was, and one process is on it."""
+"""kill -9 of a hub and of its worker processes in turns: every cluster stays on its Worker, with exactly one
+process.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declared Workers as processes that are really started: they join, host, are killed, and go when they host nothing."""
+"""Declared Workers as real processes: they join, host, are killed, and are removed when they host nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a Worker that was made by itself is deleted again, and what the setting may say."""
+"""When an auto-created Worker is deleted, and which settings are valid."""
 
 from __future__ import annotations
 

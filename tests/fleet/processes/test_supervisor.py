@@ -1,4 +1,4 @@
-"""The loops over worker processes on a real server, with played processes: who acts, and what is never done."""
+"""The worker process supervisor on a real server with fake processes: which hub acts, and what is never done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rebalancer on a hub: off by itself, then it says, then it does; and it comes to rest."""
+"""The rebalancer on a hub: off by default, then suggesting, then moving; and it converges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rebalancing against brute force: even afterwards, by the fewest moves, each allowed, and never one more."""
+"""Rebalancing against brute force: even afterwards, with the fewest moves, each of them allowed."""
 
 from __future__ import annotations
 

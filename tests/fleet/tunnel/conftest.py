@@ -1,4 +1,4 @@
-"""A hub and a worker: two servers with stores and authorities of their own, on loopback."""
+"""A hub and a worker: two servers with their own stores and certificate authorities, on loopback."""
 
 from __future__ import annotations
 

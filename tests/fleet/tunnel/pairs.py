@@ -1,4 +1,4 @@
-"""Both ends of a tunnel over a pair of sockets, and sinks that take as much as a test says."""
+"""Both ends of a tunnel over a socket pair, and sinks that read as much as a test says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stable addresses: what they mean, what they never mean, and what of a request crosses."""
+"""Stable addresses: parsing, rejected paths, and what of a request is forwarded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames: whatever was sent comes out, however it is sliced; what is no frame is refused."""
+"""Tunnel frames: round trip however the bytes are sliced; invalid frames are rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests through both ends of a tunnel: many at once, slow readers, ends and cuts."""
+"""Requests through both ends of a tunnel: many at once, slow readers, ends and disconnects."""
 
 from __future__ import annotations
 

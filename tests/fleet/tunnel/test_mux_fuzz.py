@@ -1,4 +1,4 @@
-"""Whatever the other side sends: no exception, no log above a warning, and little held."""
+"""Arbitrary input from the other side: no exception, no log above a warning, and little memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hub's registry of workers, the route of stable addresses, and how a worker keeps its tunnel."""
+"""The hub's tunnel registry, the route of stable addresses, and how a worker keeps its tunnel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The algebra of field sets, their wire form and how their paths are spelt."""
+"""Field sets: algebra, wire form and path notation."""
 
 from __future__ import annotations
 

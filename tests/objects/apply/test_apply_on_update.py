@@ -1,4 +1,4 @@
-"""Who owns what after create, update and patch."""
+"""managedFields after create, update and patch."""
 
 from __future__ import annotations
 

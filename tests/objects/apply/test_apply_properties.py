@@ -1,4 +1,4 @@
-"""What holds for every object: applying is idempotent, force wins, nobody owns what is not there."""
+"""Properties of apply: it is idempotent, force wins, and nobody owns an absent field."""
 
 from __future__ import annotations
 

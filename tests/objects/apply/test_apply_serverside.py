@@ -1,4 +1,4 @@
-"""Server-side apply: merging, letting go, conflicts and their words."""
+"""Server-side apply: merging, removal, conflicts and their messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Histories of updates and applies, next to what structured-merge-diff v6.3.3 answered to each step.
+"""Histories of updates and applies, compared with the results of structured-merge-diff v6.3.3.
 
 `upstream_answers.json` was recorded from apimachinery's field manager for the schema in it.
 """

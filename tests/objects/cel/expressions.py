@@ -1,4 +1,4 @@
-"""Expressions made at random about the object of `samples`: of every type, nested as deep as asked for."""
+"""Random expressions on the object of `samples`: of every type, of any depth."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The object the recorded expressions are about, and its schema: a field of every type CEL sees."""
+"""The object of the recorded expressions and its schema: a field of every CEL type."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def self_type() -> Any:
 
 
 def outcome(source: str, limit: int = cel.PER_CALL_LIMIT, **variables: Any) -> cel.Outcome:
-    """Of an expression whose variables are only known at run time."""
+    """Evaluates an expression whose variables are only known at run time."""
     return cel.compile(source, dict.fromkeys(variables, DYN)).evaluate(list(variables.values()), limit)
 
 

@@ -1,4 +1,4 @@
-"""Expressions made to hurt: each ends with a clear error, and soon."""
+"""Hostile expressions: each ends with a clear error, and soon."""
 
 from __future__ import annotations
 

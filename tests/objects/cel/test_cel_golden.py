@@ -1,7 +1,7 @@
-"""Expressions against answers recorded from upstream's own code (v1.36.4): what it refuses and in which words, the
-value or error, what the evaluation cost, and the estimate that decides whether a definition may have the rule.
+"""Expressions compared with results recorded from upstream's code (v1.36.4): compile errors, values, run-time errors,
+costs, and the estimate that decides if a definition may have the rule.
 
-The cost of an evaluation that failed is not recorded: Shoal stops at the first argument that fails.
+The cost of a failed evaluation is not recorded: Shoal stops at the first argument that fails.
 """
 
 from __future__ import annotations

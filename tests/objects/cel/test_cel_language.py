@@ -1,4 +1,4 @@
-"""The language: literals, operators, macros, errors that are absorbed and errors that are not."""
+"""The language: literals, operators, macros, absorbed errors and errors that are not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arithmetic, equality and conversions hold for any value, or the evaluation says why not."""
+"""Properties of arithmetic, equality and conversions: they hold for any value, or the evaluation reports an error."""
 
 from __future__ import annotations
 

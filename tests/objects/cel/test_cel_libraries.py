@@ -1,4 +1,4 @@
-"""Kubernetes' libraries, value by value; what is common and what is wrong."""
+"""Kubernetes' CEL libraries: typical and invalid values."""
 
 from __future__ import annotations
 

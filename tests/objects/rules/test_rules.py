@@ -1,4 +1,4 @@
-"""Rules against objects: the recorded answers of upstream (v1.36.4), budgets, ratcheting and its warnings."""
+"""CEL rules on objects: recorded results of upstream (v1.36.4), budgets, ratcheting and its warnings."""
 
 from __future__ import annotations
 

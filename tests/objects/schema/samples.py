@@ -1,4 +1,4 @@
-"""Schemas and objects for these tests: wrapping one field's schema in a resource, and generating both."""
+"""Schemas and objects of these tests: a field's schema wrapped in a resource, and strategies that generate both."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _VALUES = {
 
 @st.composite
 def limits(draw: st.DrawFn, depth: int = 2) -> dict[str, Json]:
-    """Value validation, as it stands beside a type and under junctors."""
+    """Value validation, beside a type and under junctors."""
     schema: dict[str, Json] = {}
     for key, value in (
         ("maxLength", st.integers(0, 2)),

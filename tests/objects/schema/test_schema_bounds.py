@@ -1,4 +1,4 @@
-"""Nothing a user sends makes schemas or validation explode; and built-in schemas with references work."""
+"""Limits: no input makes schemas or validation explode. Built-in schemas with references work."""
 
 from __future__ import annotations
 

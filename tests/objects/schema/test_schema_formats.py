@@ -1,4 +1,4 @@
-"""Formats: samples that kube-apiserver accepts and refuses."""
+"""String formats: samples that kube-apiserver accepts and rejects."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Pruning, defaulting and validation against answers recorded from upstream's own code (v1.36.4).
+"""Pruning, defaulting and validation compared with results recorded from upstream's code (v1.36.4).
 
-`golden.json` holds the recorded cases in which Shoal answers the same; where it means to differ is said in
-`test_where_shoal_differs`, with upstream's answer beside it.
+`golden.json` holds the recorded cases in which Shoal gives the same result. Intended differences are in
+`test_where_shoal_differs`, with upstream's result beside them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What holds for every schema and object."""
+"""Properties of every schema and object."""
 
 from __future__ import annotations
 

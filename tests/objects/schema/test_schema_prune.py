@@ -1,4 +1,4 @@
-"""Pruning: what stays, what goes, and how unknown fields are named."""
+"""Pruning: kept fields, dropped fields, and the paths of unknown fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Validation: every rule's message and reason, as kube-apiserver words them."""
+"""Validation: message and reason of every rule, as in kube-apiserver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`shoal provisioner`: one cluster, two clients, a Lease; what it says when something is missing."""
+"""`shoal provisioner`: one cluster, two clients, a Lease, and its error messages."""
 
 from __future__ import annotations
 

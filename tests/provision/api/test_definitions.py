@@ -1,4 +1,4 @@
-"""The four kinds as they are served: upstream's manifests go in as they are, what its schema refuses does not."""
+"""The four CRDs as served: upstream's manifests are accepted, and objects that its schema rejects are rejected."""
 
 from __future__ import annotations
 

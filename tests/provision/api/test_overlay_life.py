@@ -1,4 +1,4 @@
-"""NodeOverlays in a hosted cluster: they are judged, and what is bought follows them."""
+"""NodeOverlays in a hosted cluster: their conditions, and their effect on launches."""
 
 from __future__ import annotations
 

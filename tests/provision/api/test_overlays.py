@@ -1,4 +1,4 @@
-"""What NodeOverlays make of instance types, as the suite of Karpenter v1.14 tries it."""
+"""Effect of NodeOverlays on instance types, as in the suite of Karpenter v1.14."""
 
 from __future__ import annotations
 

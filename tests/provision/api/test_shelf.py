@@ -1,4 +1,4 @@
-"""What was learned from the answer of a write is told all the same, when the watch brings it."""
+"""An observed write is still delivered to handlers when the watch brings it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a NodePool is refused for, as the suites of Karpenter v1.14 try it."""
+"""Validation of NodePools, as in the suites of Karpenter v1.14."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One server for the tests of a module; each has a namespace and a hosted cluster of its own."""
+"""One server per test module; each test has its own namespace and hosted cluster."""
 
 from __future__ import annotations
 

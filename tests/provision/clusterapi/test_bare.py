@@ -1,4 +1,4 @@
-"""Machines of no MachineDeployment, with all of Cluster API running: from pods to nodes and back."""
+"""Standalone Machines with all of Cluster API running: from pods to nodes and back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How NodeClaims get Machines and give them back, where a contract of all providers says nothing about it."""
+"""Assignment and release of Machines, beyond the contract of all providers."""
 
 from __future__ import annotations
 

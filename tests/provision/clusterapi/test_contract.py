@@ -1,4 +1,4 @@
-"""The contract of a cloud provider, kept by Cluster API: with MachineDeployments, and with Machines made one by one."""
+"""Contract tests of the Cluster API provider: with MachineDeployments, and with standalone Machines."""
 
 from __future__ import annotations
 

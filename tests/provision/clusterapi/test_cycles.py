@@ -1,7 +1,7 @@
-"""NodeClaims come and go, over and over, while everything that can fail does. Nothing is ever left over.
+"""NodeClaims are created and deleted repeatedly while everything that can fail does. Nothing is left over.
 
-Machines are slow to start or vanish, writes conflict, the provider dies after any number of them (the last one done,
-lost, or received long after), and a Machine that is nobody's lies about.
+Machines start slowly or vanish, writes conflict, the provider crashes after any number of writes (the last one done,
+lost, or received long after), and there is an unclaimed Machine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""When a Machine is not what would be bought now."""
+"""Drift of Machines."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A changed infrastructure template under OnDelete: rolled out as drift, with all of Cluster API running.
+"""A changed infrastructure template under OnDelete, rolled out as drift, with all of Cluster API running.
 
-While there are Machines of both, one of the new ones goes, and no old one in its place.
+While Machines of both versions exist, a deleted new one is not replaced by the deletion of an old one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The rest of Cluster API, played by the test: Machines come, start and go when it says so, and as badly as it says.
+"""Fake of the rest of Cluster API: Machines are created, start and vanish as the test says.
 
-The provider runs on a real server, over a wire that may fail; what stands above it (launching, terminating) is played
-too, call by call.
+The provider runs on a real server over a transport that may fail. Its callers (launch, termination) are played by the
+test, call by call.
 """
 
 from __future__ import annotations

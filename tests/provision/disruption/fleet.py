@@ -1,4 +1,4 @@
-"""Nodes, NodeClaims and pods for decisions about their end, without a server; and what a command makes of them."""
+"""Nodes, NodeClaims and pods for disruption decisions without a server, and the effect of a command on them."""
 
 from __future__ import annotations
 

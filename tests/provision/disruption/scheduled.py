@@ -1,4 +1,4 @@
-"""A fleet whose pods the scheduler places, by its own code, when a command evicts them."""
+"""A fleet whose evicted pods are placed by the real scheduler code."""
 
 from __future__ import annotations
 

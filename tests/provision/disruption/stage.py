@@ -1,4 +1,4 @@
-"""A hosted cluster on a server whose clock tests move: minutes of waiting pass in seconds."""
+"""A hosted cluster on a server with a fake clock: minutes of waiting pass in seconds."""
 
 from __future__ import annotations
 

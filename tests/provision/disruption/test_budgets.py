@@ -1,4 +1,4 @@
-"""How many nodes may go: reasons, shares, schedules; and that no decision takes more."""
+"""Disruption budgets: reasons, percentages, schedules; no decision exceeds them."""
 
 from __future__ import annotations
 

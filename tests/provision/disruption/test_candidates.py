@@ -1,4 +1,4 @@
-"""Which nodes may go, and what keeps the others."""
+"""Disruption candidates, and what blocks the other nodes."""
 
 from __future__ import annotations
 

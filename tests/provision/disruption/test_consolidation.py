@@ -1,4 +1,4 @@
-"""Fewer or cheaper nodes by the rule, and by the solver: what is saved, what is not done."""
+"""Consolidation by Karpenter's algorithm and by the solver: savings, and what is not done."""
 
 from __future__ import annotations
 

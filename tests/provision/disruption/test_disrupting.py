@@ -1,4 +1,4 @@
-"""Nodes go on the running server: what is consolidated, what rolls, what stays, what is taken back."""
+"""Disruption on the running server: consolidation, drift, blocked nodes, rollback."""
 
 from __future__ import annotations
 

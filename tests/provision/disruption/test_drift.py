@@ -1,4 +1,4 @@
-"""What makes a node outdated, and which conditions its NodeClaim has of that."""
+"""Drift reasons, and the conditions of NodeClaims."""
 
 from __future__ import annotations
 

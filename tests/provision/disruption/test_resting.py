@@ -1,5 +1,6 @@
-"""Pods of several sizes: the scheduler places them in its own way, and the fleet comes to rest all the same, at a price
-near the least possible."""
+"""Pods of several sizes: although the scheduler places them in its own way, the fleet converges at a price near the
+minimum.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NodeClaims, nodes and pods as the decisions of the life cycle see them."""
+"""NodeClaims, nodes and pods for lifecycle decision tests."""
 
 from __future__ import annotations
 

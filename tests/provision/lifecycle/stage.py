@@ -1,6 +1,6 @@
-"""The loops of the life cycle alone, on a clock that tests move, with a cloud that does what tests say.
+"""The lifecycle controllers alone, on a fake clock, with a scripted cloud provider.
 
-Nothing else runs: a test is the kubelet, the scheduler and the disruption controller.
+Nothing else runs: the test acts as kubelet, scheduler and disruption controller.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From NodeClaim to node on a clock that tests move: launches that fail, nodes that never come, and those that do."""
+"""From NodeClaim to node on a fake clock: failed launches, liveness timeouts, successful registration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From node back to nothing on a clock that tests move: who leaves when, and what holds the machine."""
+"""Node termination on a fake clock: eviction order, and what delays the instance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of how a node is emptied: who leaves, in which order, asked or told."""
+"""Table tests of draining: which pods leave, in which order, by eviction or deletion."""
 
 from __future__ import annotations
 

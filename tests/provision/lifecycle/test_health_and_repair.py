@@ -1,4 +1,4 @@
-"""Tables: whether a pool's NodeClaims become nodes, which nodes are ill, whose machine is gone."""
+"""Table tests of registration health, unhealthy nodes and missing instances."""
 
 from __future__ import annotations
 

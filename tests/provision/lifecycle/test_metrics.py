@@ -1,4 +1,4 @@
-"""Metrics: their form, that each is fed, and what a scrape of a running server shows."""
+"""Metrics: format, that each is updated, and a scrape of a running server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of the stations of a NodeClaim: launched, registered, initialised; and of why it is given up."""
+"""Table tests of the NodeClaim lifecycle: Launched, Registered, Initialized, and liveness timeouts."""
 
 from __future__ import annotations
 

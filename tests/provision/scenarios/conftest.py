@@ -1,4 +1,4 @@
-"""Worlds for the scenarios: `make` asks Karpenter's rule and the optimiser in turn, `rule` only the rule."""
+"""Fixtures of the scenarios: `make` uses Karpenter's algorithm and the optimizer in turn, `rule` only the algorithm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes that stand already, for decisions about their end; and the cluster as these decisions see it."""
+"""Existing nodes for disruption decisions, and the cluster snapshot of these decisions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The acceptance scenarios of provisioning, numbered as in Karpenter's unit suites they were taken from."""
+"""Acceptance scenarios of provisioning, numbered as in Karpenter's unit suites."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The acceptance scenarios about the end of nodes: emptiness and budgets (40), replacement (42), expiration (44)."""
+"""Acceptance scenarios of disruption: emptiness and budgets (40), replacement (42), expiration (44)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods that want to be near others or apart from them, as in Karpenter's topology suite."""
+"""Pod affinity and anti-affinity, as in Karpenter's topology suite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a NodeClaim asks for, and what pods ask of it, as in Karpenter's provisioning suite."""
+"""Contents of NodeClaims and pod requests, as in Karpenter's provisioning suite."""
 
 from __future__ import annotations
 

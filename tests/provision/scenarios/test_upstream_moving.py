@@ -1,4 +1,4 @@
-"""Where pods may be moved to, and which ones: windows, budgets, pools, as in Karpenter's consolidation suite."""
+"""Which pods may be moved, and where to: windows, budgets, pools, as in Karpenter's consolidation suite."""
 
 from __future__ import annotations
 

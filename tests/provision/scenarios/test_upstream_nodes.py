@@ -1,4 +1,4 @@
-"""Nodes that are there or coming, DaemonSets, reservations and volumes, as in Karpenter's suites."""
+"""Existing and in-flight nodes, DaemonSets, reservations and volumes, as in Karpenter's suites."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods, NodePools and nodes in few words: the vocabulary of the scenarios."""
+"""Builders of pods, NodePools and nodes for the scenarios."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A cluster in memory: what is asked is answered by a planner, what it buys is there at once, and its pods are bound.
+"""A cluster in memory: a planner places the pods, new nodes exist at once, and pods are bound to them.
 
-Nodes come from the simulator's catalogue. As in Karpenter's suites, a new node is there but not initialised.
+Nodes come from the simulator's catalogue. As in Karpenter's suites, a new node is not initialized.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Karpenter's rule read word for word, pod by pod and node by node: slow, and what the quick one must agree with.
+"""Reference implementation of Karpenter's algorithm, pod by pod and node by node: slow; the fast scheduler must agree
+with it.
 
-No grouping, no caches, no bits; requirements are met one by one. Reservations, offering taints and rooms are left to
-examples.
+No grouping, caches or bit sets; requirements are checked one by one. Reservations, offering taints and limited
+offerings are left to examples.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Plans worked out elsewhere are the plans that would be worked out here."""
+"""Plans computed in the solver process equal plans computed in this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Karpenter's rule by example: what each constraint does to a plan."""
+"""Karpenter's algorithm by example: the effect of each constraint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The quick simulation decides what the plain one does: the same pods on the same nodes, with the same types left."""
+"""The scheduler agrees with the reference implementation: the same pods on the same nodes, with the same types left."""
 
 from __future__ import annotations
 

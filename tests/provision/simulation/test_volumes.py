@@ -1,4 +1,4 @@
-"""What volumes ask of nodes, and which of them nothing can be done about."""
+"""Node requirements of volumes, and unusable volumes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A simulated cloud on a real server, without the loops that stand above it: the tests play those."""
+"""The simulated cloud provider on a real server, without controllers; the tests act as those."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The catalogues have the numbers that upstream's have, and files are read as KWOK reads them."""
+"""The catalogues equal upstream's, and files are parsed as by KWOK."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The simulated cloud keeps the contract of a cloud provider, and does wrong what it is told to."""
+"""Contract tests of the simulated cloud provider, and injected faults."""
 
 from __future__ import annotations
 

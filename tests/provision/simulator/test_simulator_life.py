@@ -1,4 +1,6 @@
-"""All loops of the provisioner with the simulated cloud: a Deployment gets its nodes, and they go when they have to."""
+"""All provisioner controllers with the simulated cloud: a Deployment gets its nodes, and they are removed when
+necessary.
+"""
 
 from __future__ import annotations
 

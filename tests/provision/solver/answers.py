@@ -1,4 +1,4 @@
-"""What the solver's process is asked in tests."""
+"""Functions that tests call in the solver process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Instances in numbers: Karpenter's benchmark mixes on KWOK's catalogue, small ones at random, and plain answers."""
+"""Packing instances: Karpenter's benchmark mixes on KWOK's catalogue, small random ones, and reference solutions."""
 
 from __future__ import annotations
 

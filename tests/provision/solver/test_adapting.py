@@ -1,4 +1,4 @@
-"""Plans made cheaper: every constraint of pods, pools and machines is kept, and nothing is dearer than before."""
+"""Optimized plans keep every constraint of pods, pools and offerings and are never more expensive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The numbers: never dearer than what was known, never a constraint broken, a bound that holds, and near to it."""
+"""The solver: never worse than the incumbent, no violated constraint, a valid bound, and a small gap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The solver's process: it answers, it may fail or die, and nobody waits for it longer than they like."""
+"""The solver process: results, failures, crashes and timeouts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The check of a plan finds what is wrong with it, whatever it is."""
+"""The verification of a plan finds every kind of error."""
 
 from __future__ import annotations
 

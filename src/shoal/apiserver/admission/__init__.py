@@ -1,6 +1,6 @@
-"""What a write must satisfy beyond its own schema: the steps in the order they run.
+"""Admission: the plugins in the order they run.
 
-Each step sees the object as it would be stored and may still change it. Admission never writes.
+Each plugin sees the object as it would be stored and may still change it. Admission never writes.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def admit(core: Core, call: Call, new: Object, old: Object | None) -> None:
 
 
 def complete(core: Core, call: Call, new: Object) -> None:
-    """The last steps of a new and valid object: what the server gives it that no client owns."""
+    """Last steps for a new, valid object: allocations by the server that no client owns."""
     if call.resource.group:
         return
     if call.resource.plural == "pods":

@@ -1,4 +1,4 @@
-"""A pod that names no ServiceAccount runs as `default`."""
+"""ServiceAccount: a pod without a ServiceAccount runs as `default`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Cluster addresses and node ports of Services: unique in a logical cluster, found from the Services there are.
+"""Allocates cluster IPs and node ports of Services, unique in a logical cluster.
 
-Nothing is counted or kept: what no Service has is free. Writes of Services take turns (`verbs.services`), so
-that two never find the same one free.
+There is no allocation record: an address or port that no Service uses is free. Writes of Services are serialised
+(`verbs.services`), so two writes never allocate the same one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ Object = dict[str, Any]
 RESOURCE = ("", "services")
 CIDRS = ("networking.k8s.io", "servicecidrs")
 FEWEST_LEFT, MOST_LEFT = 16, 256
-"""A sixteenth of a network, within these bounds, is left for the addresses people write themselves, as upstream."""
+"""A sixteenth of a network, within these bounds, is reserved for addresses that users choose themselves, as
+upstream.
+"""
 PORTS = range(30000, 32768)
 FIRST_CHOSEN_PORT = 30086
 _TAKEN = "provided IP is already allocated"
@@ -34,16 +36,16 @@ _FULL = "Internal error occurred: failed to allocate a {}: range is full"
 
 
 def allocate(core: Core, call: Call, new: Object, old: Object | None = None) -> None:
-    """Checks the addresses and ports a Service asks for, and gives it those it leaves to the server."""
+    """Checks the addresses and ports a Service requests and allocates the missing ones."""
     if call.cluster.profile == "hub":
-        return  # it has no network: the cluster a Service is copied to gives it an address
+        return  # a hub has no network: the cluster a Service is copied to allocates its address
     spec = new["spec"]
     causes = [] if old is None else validate_addresses(spec)
     if causes:
         raise invalid_object("Service", "", new["metadata"].get("name") or "", causes)
     others = _others(call, new["metadata"])
     if spec.get("type") != "ExternalName":
-        # One that has an address keeps it: validation says so.
+        # A Service keeps its address: validation enforces that.
         if old is None or old["spec"].get("type") == "ExternalName" or not spec.get("clusterIP"):
             causes += _address(core, call, spec, others)
         _families(spec)
@@ -59,7 +61,7 @@ def _others(call: Call, metadata: Object) -> list[Entry]:
 
 
 def _networks(core: Core, call: Call) -> list[IPv4Network]:
-    """Those of the ServiceCIDRs that are ready and stay."""
+    """The networks of ServiceCIDRs that are ready and not being deleted."""
     table = core.cache.kind(*CIDRS).table(call.target.cluster)
     return [network for entry in table.select("") for network in _of_cidr(entry.data)]
 
@@ -81,7 +83,7 @@ def _address(core: Core, call: Call, spec: Object, others: list[Entry]) -> list[
     try:
         address = ip_address(asked)
     except ValueError:
-        return []  # None, or what validation has a better word for
+        return []  # "None", or an invalid address that validation reports
     if not isinstance(address, IPv4Address) or not any(_holds(one, address) for one in _networks(core, call)):
         return [_refused(spec, asked, _ELSEWHERE)]
     return [_refused(spec, asked, _TAKEN)] if _has_address(others, asked) else []
@@ -107,13 +109,14 @@ def _free_address(core: Core, networks: list[IPv4Network], others: list[Entry]) 
 
 
 def _has_address(entries: list[Entry], address: str) -> bool:
-    # Looking for the text first spares decoding every Service; annotations can hold it too, hence the second look.
+    # Searching the bytes first avoids decoding every Service. Annotations can contain the text too, hence the second
+    # check.
     text = f'"{address}"'.encode()
     return any(text in e.data and address in (e.object()["spec"].get("clusterIPs") or ()) for e in entries)
 
 
 def _families(spec: Object) -> None:
-    """This network has IPv4 only; a headless Service without selector may have endpoints of both."""
+    """The network is IPv4 only. A headless Service without selector may have endpoints of both families."""
     loose = spec.get("clusterIP") == "None" and not spec.get("selector")
     policy = spec.setdefault("ipFamilyPolicy", "RequireDualStack" if loose else "SingleStack")
     if not spec.get("ipFamilies"):
@@ -129,7 +132,7 @@ def _node_ports(core: Core, spec: Object, others: list[Entry]) -> list[Cause]:
         if number:
             causes += _port(number, others, f"spec.ports[{i}].nodePort")
             chosen[number] = port.get("protocol", "")
-    # One number serves a port of several protocols, such as that of DNS.
+    # Ports that differ only in protocol, as for DNS, share one node port.
     numbers = {port["port"]: port["nodePort"] for port in spec.get("ports") or () if port.get("nodePort")}
     for port in spec.get("ports") or ():
         if wanted and not port.get("nodePort"):
@@ -171,7 +174,9 @@ def _ports_of(spec: Object) -> list[object]:
 
 
 def _from_anywhere(core: Core, first: range, then: range) -> Iterable[int]:
-    """Begins somewhere in the first range and goes round it once; the second only when that is full."""
+    """Starts at a random position of the first range and goes round it once. The fallback range follows when that is
+    full.
+    """
     start = int(core.dice.fraction() * len(first))
     yield from first[start:]
     yield from first[:start]

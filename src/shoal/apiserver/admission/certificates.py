@@ -1,4 +1,4 @@
-"""Certificate signing requests: who asks is who calls, and who may approve and sign is a matter of the signer."""
+"""CertificateSigningRequests: records the requesting user, and checks the permission to approve and sign by signer."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _create(call: Call, new: Object) -> None:
 
 
 def _may(core: Core, call: Call, verb: str, signer: str) -> None:
-    """Holding the verb for the signer by name, or for all signers of its domain."""
+    """The user needs the verb for the signer by name, or for all signers of its domain."""
     for name in (signer, signer.partition("/")[0] + "/*"):
         wanted = Attributes(
             cluster=call.target.cluster, verb=verb, group=RESOURCE[0], version="*", resource="signers", name=name

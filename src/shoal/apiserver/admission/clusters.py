@@ -1,4 +1,4 @@
-"""LogicalClusters live in root only, root itself stays, and one that is going takes nothing new."""
+"""LogicalClusters exist in root only, root cannot be deleted, and a terminating cluster accepts no new objects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def admit(core: Core, call: Call, new: dict[str, Any], old: dict[str, Any] | Non
 
 
 def admit_creation(call: Call, new: dict[str, Any], old: dict[str, Any] | None) -> None:
-    """Nothing is created in a logical cluster that is going away."""
+    """Rejects creations in a terminating logical cluster."""
     if old is None and call.cluster.terminating:
         why = f"unable to create new content in logical cluster {call.cluster.name} because it is being terminated"
         raise call.resource.forbidden(new, why)

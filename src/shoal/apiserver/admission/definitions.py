@@ -1,7 +1,7 @@
-"""A CustomResourceDefinition's names are accepted, and its kinds established, in the write itself.
+"""Accepts the names of a CustomResourceDefinition and establishes its kinds in the write itself.
 
-So a client may create objects of a new kind as soon as its definition is acknowledged. Names that another
-definition holds are not accepted until it goes; then the definitions loop touches the waiting one.
+So a client may create objects of a new kind as soon as its CRD write is acknowledged. Names that another CRD holds are
+not accepted until that one is deleted; then the CRD controller touches the waiting one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ GROUP = "apiextensions.k8s.io"
 def admit(core: Core, call: Call, new: dict[str, Any], old: dict[str, Any] | None) -> None:
     record_stored_version(new)
     if not new["metadata"].get("name") or validate_crd(new, old):
-        return  # refused in a moment, by the step that says why; nothing below has to expect such a one
+        return  # validation rejects it next and gives the reason; the code below assumes a valid CRD
     group = new["spec"].get("group")
     others = [
         entry.object()
@@ -42,7 +42,7 @@ def admit(core: Core, call: Call, new: dict[str, Any], old: dict[str, Any] | Non
 
 
 def admit_instance(call: Call, new: dict[str, Any], old: dict[str, Any] | None) -> None:
-    """A kind whose definition is being deleted takes no new objects, by apply either."""
+    """A kind whose CRD is being deleted accepts no new objects, by apply either."""
     resource = call.resource
     if old is None and resource.custom and "create" not in resource.verbs:
         raise resource.forbidden(new, "create not allowed while custom resource definition is terminating")

@@ -1,7 +1,7 @@
-"""Devices (resource.k8s.io): since when they are tainted, where administrators may claim them, who may tell of them.
+"""Dynamic resource allocation (resource.k8s.io): sets taint times, checks admin access, and authorizes status writes.
 
-A claim's status is written by many: by the scheduler, which must be allowed to bind claims, and by drivers, each of
-which must be allowed to speak for its devices. Both are asked for as subresources that nobody serves.
+Several writers share a claim's status: the scheduler, which needs permission to bind claims, and drivers, which need
+permission for their devices. Both permissions are expressed as subresources that are not served.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _drivers(core: Core, call: Call, status: Object, before: Object) -> list[Cau
 
 
 def _beside(call: Call, allocation: Object) -> bool:
-    """Whether who asks is a service account on the one node that the devices are of."""
+    """Reports whether the user is a service account on the single node of the allocated devices."""
     names = call.user.extra.get(NODE_NAME) or ()
     if len(names) != 1 or not call.user.name.startswith("system:serviceaccount:"):
         return False
@@ -98,7 +98,7 @@ def _beside(call: Call, allocation: Object) -> bool:
 
 
 def _refused(core: Core, call: Call, verbs: tuple[str, ...], subresource: str, namespace: str, name: str) -> str:
-    """Why none of the verbs is allowed, which is why the first is not; empty where one is."""
+    """Returns why the first verb is denied; empty if any of the verbs is allowed."""
     said = ""
     for verb in verbs:
         wanted = Attributes(

@@ -1,4 +1,4 @@
-"""Small checks of kinds outside the core group: one default priority, and no autoscalers, which would never act."""
+"""Checks of kinds outside the core group: at most one default PriorityClass, and no HorizontalPodAutoscalers."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ NO_METRICS = (
 
 
 def refuse_autoscaler(call: Call, old: Object | None) -> None:
-    """One that is stored and never acts would be worse than none."""
+    """Rejects new HorizontalPodAutoscalers: a stored one that never acts would be worse than none."""
     if old is None:
         raise NotImplementedHere(NO_METRICS, group=call.resource.group, kind=call.resource.plural)
 
 
 def admit_priority(core: Core, call: Call, new: Object, old: Object | None) -> None:
-    """At most one class is what pods get that name none."""
+    """At most one PriorityClass is the default for pods that name none."""
     if not new.get("globalDefault") or (old is not None and old.get("globalDefault")):
         return
     name = new["metadata"].get("name") or ""

@@ -1,4 +1,4 @@
-"""LimitRange: sets the requests and limits a pod leaves out, and refuses pods and claims beyond the bounds."""
+"""LimitRange: sets missing requests and limits of pods, and rejects pods and claims outside the bounds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ Object = dict[str, Any]
 
 
 def admit(core: Core, call: Call, new: Object, old: Object | None) -> None:
-    """For pods and PersistentVolumeClaims. A pod's containers stay as they are, so updates need no look."""
+    """For pods and PersistentVolumeClaims. A pod's containers are immutable, so updates other than resize are
+    skipped.
+    """
     pod, subresource = call.resource.plural == "pods", call.target.subresource
     if subresource != "resize" if pod and old is not None else subresource:
         return
@@ -26,7 +28,7 @@ def admit(core: Core, call: Call, new: Object, old: Object | None) -> None:
         for limit_range in ranges:
             set_defaults(new, limit_range)
         if ranges and old is None:
-            call.resource.rules.prepare_create(new)  # its QoS class follows from what was set
+            call.resource.rules.prepare_create(new)  # the QoS class depends on the defaults just set
     for limit_range in ranges:
         problem = together((pod_problems if pod else claim_problems)(new, limit_range))
         if problem:
@@ -35,6 +37,6 @@ def admit(core: Core, call: Call, new: Object, old: Object | None) -> None:
 
 @lru_cache(maxsize=1024)
 def _read(data: bytes) -> Object:
-    """Shared by every caller: nothing of it may be edited."""
+    """The result is shared by all callers and must not be modified."""
     found: Object = orjson.loads(data)
     return found

@@ -1,5 +1,5 @@
-"""Pods that a hub shows are written by who saw them, and by nobody else: the syncer of their cluster, and the hub's own
-loops, which also take them away with what they belong to.
+"""Mirrored pods on a hub may be written only by the syncer of their cluster and by the hub's own controllers, which
+also delete them with their owners.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Object = dict[str, Any]
 
 
 def admit(core: Core, call: Call, new: Object, old: Object | None) -> bool:
-    """Whether it is one of them, rightly written: then nothing else is asked of it."""
+    """Returns whether the object is a mirrored pod by a permitted writer. Such a pod skips the other plugins."""
     if (call.resource.group, call.resource.plural) != mirrored.PODS or call.cluster.profile != "hub":
         return False
     cluster = workload.mirrored_from(old if old is not None else new)

@@ -1,4 +1,4 @@
-"""Nothing is created in a namespace that does not exist or is going away; some namespaces never go."""
+"""Rejects creations in a namespace that does not exist or is terminating, and deletions of the system namespaces."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ def admit(core: Core, call: Call, new: dict[str, Any], old: dict[str, Any] | Non
     entry = core.cache.kind("", "namespaces").get(call.target.cluster, "", call.namespace)
     if entry is None:
         raise NotFound(f'namespaces "{call.namespace}" not found', name=call.namespace, kind="namespaces")
-    # Looking for the text first spares a decode on every create; labels can hold it too, hence the second look.
+    # Searching the bytes first avoids a decode on every create. Labels can contain the text too, hence the second
+    # check.
     if b'"deletionTimestamp":"' in entry.data and "deletionTimestamp" in entry.object()["metadata"]:
         why = f"unable to create new content in namespace {call.namespace} because it is being terminated"
         told = f"namespace {call.namespace} is being terminated"

@@ -1,7 +1,7 @@
-"""What a node's kubelet may write into the objects it may write: as upstream's NodeRestriction.
+"""NodeRestriction: limits what a kubelet may write, as upstream's plugin.
 
-It makes its own Node, Lease and CSINode, mirrors of its own static pods, and says how its own pods do. Labels and
-taints by which others steer pods towards it are not its word.
+A kubelet creates its own Node, Lease and CSINode and mirrors of its own static pods, and reports the status of its own
+pods. It may not set labels and taints that steer pods towards it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _OWN_LABELS = frozenset({
     "failure-domain.beta.kubernetes.io/region", "failure-domain.kubernetes.io/zone",
     "failure-domain.kubernetes.io/region", "topology.kubernetes.io/zone", "topology.kubernetes.io/region",
 })  # fmt: skip
-"""Of those under kubernetes.io and k8s.io, what a kubelet sets; beside what begins with these domains:"""
+"""Labels under kubernetes.io and k8s.io that a kubelet may set, besides those of these domains:"""
 _OWN_DOMAINS = ("kubelet.kubernetes.io", "node.kubernetes.io")
 
 

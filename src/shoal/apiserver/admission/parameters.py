@@ -1,6 +1,7 @@
-"""The parameters of a binding: objects of the policy's paramKind, by name or by labels.
+"""The parameters of a policy binding: objects of the policy's paramKind, by name or by labels.
 
-Who writes a policy or binding that has parameters must be allowed to read them: its messages could tell what they hold.
+A user who writes a policy or binding with parameters must be allowed to read them, because messages could reveal their
+content.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ POLICIES = {f"{sort}admissionpolicybindings": f"{sort}admissionpolicies" for sor
 
 
 class Misconfigured(Exception):
-    """The policy, or this binding, cannot be evaluated as it is."""
+    """The policy or this binding cannot be evaluated."""
 
 
 def param_resource(registry: Registry, kind: tuple[str, str, str]) -> Resource:
@@ -36,7 +37,7 @@ def param_resource(registry: Registry, kind: tuple[str, str, str]) -> Resource:
 
 
 async def parameters(core: Core, cluster: str, resource: Resource, reference: Object, namespace: str) -> list[Object]:
-    """Empty where there are none and the binding does not mind. `namespace` is that of the request."""
+    """Empty if there are none and the binding allows that. `namespace` is that of the request."""
     where = ""
     if resource.namespaced:
         where = reference.get("namespace") or namespace
@@ -62,7 +63,7 @@ async def parameters(core: Core, cluster: str, resource: Resource, reference: Ob
 
 
 def authorize(core: Core, call: Call, new: Object, old: Object | None) -> None:
-    """Of a write of a policy or binding."""
+    """Authorizes a write of a policy or binding."""
     field = "paramRef" if call.resource.plural.endswith("bindings") else "paramKind"
     spec, before = new.get("spec") or {}, (old or {}).get("spec") or {}
     same = ("paramRef", "policyName") if field == "paramRef" else ("paramKind",)
@@ -71,7 +72,7 @@ def authorize(core: Core, call: Call, new: Object, old: Object | None) -> None:
     if old is not None and all(spec.get(key) == before.get(key) for key in same):
         return
     if call.resource.rules.validate(new, old):
-        return  # what is wrong with it is told first
+        return  # validation errors are reported first
     said = _refusal_of_binding(core, call, spec) if field == "paramRef" else _refusal_of_policy(core, call, spec)
     if said:
         name = new["metadata"].get("name") or ""
@@ -106,7 +107,7 @@ def _refusal_of_binding(core: Core, call: Call, spec: Object) -> str:
 
 
 def _wanted(core: Core, call: Call, kind: Object | None) -> Attributes:
-    """As little as is known to suffice: of a kind that nobody knows, anything."""
+    """The least permission that is known to suffice. For an unknown kind that is any resource."""
     wanted = Attributes(call.target.cluster, "", group="*", version="*", resource="*")
     if kind is None:
         return wanted
@@ -120,6 +121,6 @@ def _wanted(core: Core, call: Call, kind: Object | None) -> Attributes:
 
 
 def _shown(user: User) -> str:
-    """As Go prints one."""
+    """The user as Go prints it."""
     extra = " ".join(f"{key}:[{' '.join(values)}]" for key, values in sorted(user.extra.items()))
     return f"&{{{user.name} {user.uid} [{' '.join(user.groups)}] map[{extra}]}}"

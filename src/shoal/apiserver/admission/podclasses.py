@@ -1,5 +1,5 @@
-"""What a new pod gets from the classes it names: priority from its PriorityClass, overhead and places from its
-RuntimeClass. A class that does not exist refuses the pod.
+"""Applies the classes a new pod names: priority from its PriorityClass, overhead and scheduling from its RuntimeClass.
+An unknown class rejects the pod.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _set_priority(core: Core, call: Call, new: Object, spec: Object) -> None:
 
 
 def _default(core: Core, call: Call) -> Entry | None:
-    """Of pods that name none: the lowest, should there be more than one."""
+    """The default PriorityClass; the one with the lowest value if there are several."""
     table = core.cache.kind(*PRIORITIES).tables.get(call.target.cluster)
     found = [each for each in table.entries.values() if b'"globalDefault":true' in each.data] if table else []
     return min(found, key=lambda each: each.object()["value"], default=None)
@@ -76,7 +76,7 @@ def _set_runtime(core: Core, call: Call, new: Object, spec: Object) -> None:
 
 
 def approve(core: Core, call: Call, new: Object) -> None:
-    """Of a new pod that is valid: the rest of what its classes ask."""
+    """Checks the overhead of a new, valid pod against its RuntimeClass."""
     spec = new["spec"]
     if not spec.get("overhead"):
         return

@@ -1,7 +1,7 @@
-"""When admission policies look at a write, and what they make of it: a refusal, a warning, a line in the audit log, a
-changed object. Which they are and in which order is `apiserver.policies`; what one says is `kinds.policies`.
+"""Evaluates admission policies for a write: denials, warnings, audit annotations and mutations.
+`admission.policy_source` selects and orders the policies; `kinds.policies` evaluates one.
 
-Between expressions others get their turn where that takes long: the server has one thread.
+A long evaluation yields to the event loop between expressions, because the server has one thread.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 
 LONG = 0.01
-"""Seconds one write may keep all others waiting."""
+"""Seconds one write may block the event loop."""
 FAILURE = "validation.policy.admission.k8s.io/validation_failure"
 _REASONS: dict[str, type[StatusError]] = {
     "Forbidden": Forbidden,
@@ -46,7 +46,7 @@ class _Asked(NamedTuple):
 
 
 class _Broken(NamedTuple):
-    """A policy, or one of its bindings, that cannot be evaluated."""
+    """A policy or binding that cannot be evaluated."""
 
     binding: Binding | None
     said: str
@@ -55,7 +55,7 @@ class _Broken(NamedTuple):
 async def validate(
     question: Question, policies: tuple[Concerned, ...], new: Object | None, old: Object | None, form: Form
 ) -> None:
-    """Raises what the first of those who deny says; what the others have to say is for the audit log."""
+    """Raises the first denial. Further denials only reach the audit log."""
     refusals: list[tuple[Policy, Binding | None, str, str]] = []
     for concerned in policies:
         policy = concerned.policy
@@ -99,7 +99,7 @@ async def _verdict(
 
 
 def _acted(question: Question, policy: Policy, binding: Binding, verdict: Verdict) -> Iterator[tuple[str, str]]:
-    """The refusals of a verdict, with message and reason. What is not to be refused is told."""
+    """Yields message and reason of each denial. Applies the Audit and Warn actions."""
     for denial in verdict.denials:
         if "Deny" in binding.actions:
             yield denial.message, denial.reason
@@ -114,7 +114,7 @@ def _acted(question: Question, policy: Policy, binding: Binding, verdict: Verdic
 
 def _record(question: Question, policy: Policy, binding: Binding, denial: Denial) -> None:
     if FAILURE in (question.call.annotations or {}):
-        return  # there is one line for it, and the first has it
+        return  # there is one annotation, and the first failure keeps it
     failure = {
         "message": denial.message,
         "policy": policy.name,
@@ -150,25 +150,25 @@ def _refused(
 
 
 def _name(question: Question, new: Object | None, old: Object | None) -> str:
-    """As errors call the object: it may have none yet."""
+    """The object's name in errors: it may have none yet."""
     metadata = (new or {}).get("metadata") or {}
     return question.name(new, old) or metadata.get("name") or metadata.get("generateName") or "Unknown"
 
 
 class Mutating:
-    """The mutating policies of one write. A second round is for those that want to see what came after them."""
+    """The mutating policies of one write. The second round is for policies with reinvocation."""
 
     def __init__(self, question: Question, policies: tuple[Concerned, ...]) -> None:
         self._question, self._policies = question, policies
         self._again: set[tuple[str, str, str]] = set()
 
     async def round(self, new: Object | None, old: Object | None, form: Form, turn: int) -> tuple[Object | None, bool]:
-        """The object as they leave it, and whether they have changed it."""
+        """Returns the mutated object and whether it changed."""
         if new is None:
             return new, False
         changed = False
         refusals: list[tuple[str, str]] = []
-        # Who is asked is settled by the object as it came: what one policy changes does not keep the next away.
+        # Matching uses the object as it came: a mutation by one policy does not exclude the next.
         invocations = [
             (concerned.policy, asked)
             for concerned in self._policies
@@ -203,7 +203,9 @@ class Mutating:
         form: Form,
         key: tuple[str, str, str],
     ) -> tuple[Object | None, list[str]]:
-        """The object after all mutations of the policy, or None where they change nothing; and those that failed."""
+        """Returns the object after all mutations of the policy (None if unchanged) and the errors of failed
+        mutations.
+        """
         from shoal.kinds.policies.evaluation import conditions_met  # noqa: PLC0415
         from shoal.kinds.policies.mutating import Failed, mutated  # noqa: PLC0415
 
@@ -229,7 +231,7 @@ class Mutating:
                 wrong.append(str(error))
                 continue
             if made is not None:
-                # A copy: what is pruned and defaulted must not reach into the object that was there before.
+                # A copy: pruning and defaulting must not change the previous object.
                 made = orjson.loads(orjson.dumps(made))
                 who = f"MutatingAdmissionPolicy '{policy.name}'"
                 question.settled(shown, made, who, seen, form, strict=kind == "JSONPatch")
@@ -260,7 +262,7 @@ def _denied(policy: Policy, binding: Binding | None, said: str) -> str:
 async def _asked(
     question: Question, concerned: Concerned, new: Object | None, old: Object | None, form: Form
 ) -> list[_Asked | _Broken]:
-    """The bindings by which a policy looks at the write, each with its parameters; None is the lack of one."""
+    """The bindings that match the write, each with its parameters. None stands for no parameter."""
     policy, core, call = concerned.policy, question.core, question.call
     if new is not None:
         new = form.show(new)
@@ -306,7 +308,7 @@ async def _inputs(
 
 
 class _Pace:
-    """Of a long evaluation: what others ask meanwhile gets as much time as it does."""
+    """Yields during a long evaluation: other requests get as much time as it took."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -1,4 +1,4 @@
-"""A write as webhooks and policies are told of it: the request, and the object in the version they want to see."""
+"""Admission attributes: a write as webhooks and policies see it, with the object in the version they ask for."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class Question:
     operation: str
     dry_run: bool
     options: Object = field(default_factory=dict)
-    """Of the request, as its kind of operation has them."""
+    """The options of the request, in the form of its operation."""
 
     def request(self, shown: Resource, new: Object | None, old: Object | None) -> Object:
-        """An AdmissionRequest, but for its uid and the objects."""
+        """An AdmissionRequest without uid and objects."""
         resource, sub = self.call.resource, self.call.target.subresource
         name = self.name(new, old)
-        # Upstream leaves empty names out.
+        # Upstream omits empty fields.
         named = {"subResource": sub, "requestSubResource": sub, "name": name, "namespace": self.namespace(name)}
         return {
             "kind": kind_of(shown, sub),
@@ -56,7 +56,7 @@ class Question:
 
     def name(self, new: Object | None, old: Object | None) -> str:
         if self.call.verb == "deletecollection":
-            return ""  # as upstream: the request has none
+            return ""  # as upstream: the request has no name
         return self.call.name or str(((new or old or {}).get("metadata") or {}).get("name") or "")
 
     @cached_property
@@ -70,7 +70,7 @@ class Question:
 
     @cached_property
     def namespace_object(self) -> Object | None:
-        """The namespace the object is in; None of one that is in none."""
+        """The namespace of the object; None for a cluster-scoped object."""
         name = "" if self.is_namespace else self.call.namespace
         if not name:
             return None
@@ -87,7 +87,7 @@ class Question:
     def selected(
         self, namespaces: LabelSelector, objects: LabelSelector, new: Object | None, old: Object | None
     ) -> bool:
-        """Of the object as it is or as it was, and of the namespace it is in."""
+        """Matches the labels of the new or the old object, and of its namespace."""
         if not namespaces.empty and not self._in_namespace(namespaces, new):
             return False
         return objects.empty or any(
@@ -113,7 +113,7 @@ class Question:
         return None if obj is None else await self.converted(shown, form.show(obj), form)
 
     async def converted(self, resource: Resource, obj: Object, form: Form) -> Object:
-        """The object as that resource has it."""
+        """Converts the object to the version of that resource."""
         if not form.typed or obj.get("apiVersion") == resource.api_version:
             return obj
         if resource.custom:
@@ -130,7 +130,7 @@ class Question:
     def settled(
         self, shown: Resource, changed: Object, who: str, seen: Object, form: Form, *, strict: bool = False
     ) -> None:
-        """Makes of what somebody has changed an object of its kind again. `strict`: unknown fields are an error."""
+        """Checks, prunes and defaults a patched object. With `strict`, unknown fields are an error."""
         if not isinstance(changed, dict) or not isinstance(changed.get("metadata"), dict):
             raise internal(f"the patch of {who} did not leave an object")
         if any(changed.get(key) != seen.get(key) for key in ("apiVersion", "kind")):
@@ -155,7 +155,7 @@ class Question:
         return asking(self.core.authorizer, self.call.user, self.call.target.cluster)
 
     def annotate(self, key: str, value: str) -> None:
-        """For the audit log."""
+        """Adds an audit annotation."""
         if self.call.annotations is None:
             self.call.annotations = {}
         self.call.annotations[key] = value

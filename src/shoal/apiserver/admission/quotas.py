@@ -1,7 +1,7 @@
-"""ResourceQuota: a write that would take more than a quota of its namespace leaves is refused.
+"""ResourceQuota: rejects a write that would exceed a quota of its namespace.
 
-What is used is counted from the objects in the cache. That is exact because writes in a namespace with a quota
-take turns (`apiserver.turns`): each sees what the one before it has stored.
+Usage is counted from the objects in the cache. That is exact, because writes in a namespace with a quota are serialised
+(`write.locks`): each sees what the previous one stored.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from shoal.kinds.quota_usage import (
 Object = dict[str, Any]
 
 MEASURED = ("pods", "services", "persistentvolumeclaims")
-"""Core kinds that take more than one of something; all others are only counted."""
+"""Core kinds with more usage than their count. All others are only counted."""
 
 
 def is_measured(call: Call) -> bool:
@@ -40,7 +40,7 @@ def is_measured(call: Call) -> bool:
 
 
 def is_charged(core: Core, call: Call) -> bool:
-    """Whether a quota of the namespace is about the kind. One look for the many clusters without any quota."""
+    """Reports whether a quota of the namespace covers the resource. Costs one lookup in a cluster without any quota."""
     table = core.cache.kind("", "resourcequotas").tables.get(call.target.cluster)
     if table is None or not table.entries:
         return False
@@ -84,7 +84,7 @@ def _read(data: bytes) -> Quota:
 
 
 def _charges(call: Call) -> Iterator[Charge]:
-    """Of every object of the kind in the namespace, each measured once in its life."""
+    """Usage of every object of the resource in the namespace. Each object is measured once in its life."""
     table = call.kind.table(call.target.cluster)
     group, plural = call.resource.group, call.resource.plural
     if not is_measured(call):

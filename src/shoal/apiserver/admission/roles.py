@@ -1,4 +1,4 @@
-"""Nobody grants more than they hold: the escalation check of roles and bindings."""
+"""RBAC escalation check of roles and bindings: a user can only grant permissions it holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How webhooks see what is written, and how what they make of it gets back into the object. Pure."""
+"""Projections: how webhooks see an object, and how their changes are merged back. Pure."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How webhooks see what is written, where that is not the object itself."""
+    """How webhooks see the object, if that is not the object itself."""
 
     show: Callable[[Object], Object]
     take: Callable[[Object, Object], Object]
-    """(the object, what a webhook has made of its form) -> the object."""
+    """(object, patched projection) -> object."""
     typed: bool = True
-    """Of the kind of the resource, and so to be pruned and defaulted by its schema."""
+    """The projection has the kind of the resource and is therefore pruned and defaulted by its schema."""
 
 
 def _taken(obj: Object, patched: Object) -> Object:
-    """Who owns which field is not for a webhook to say."""
+    """Keeps managedFields: webhooks cannot change them."""
     owners = obj["metadata"].get("managedFields")
     patched["metadata"].pop("managedFields", None)
     if owners:
@@ -31,11 +31,13 @@ def _taken(obj: Object, patched: Object) -> Object:
 
 WHOLE = Form(lambda obj: obj, _taken)
 BODY = Form(lambda obj: obj, lambda obj, patched: patched, typed=False)
-"""What is sent to a subresource that takes another kind: a Binding, an Eviction."""
+"""The body of a subresource with another kind: a Binding, an Eviction."""
 
 
 def new_form(generated: bool) -> Form:
-    """Of an object to be created: before any validation it has no uid, time, nor a name that was made up."""
+    """The projection of an object to be created: before validation it has no uid, no creation time and no generated
+    name.
+    """
     hidden = ("uid", "creationTimestamp", "generation", *(("name",) if generated else ()))
 
     def show(obj: Object) -> Object:

@@ -1,7 +1,7 @@
-"""What a syncer that runs elsewhere may write into the objects it may write.
+"""Limits what a remote syncer may write into the objects it may write.
 
-It looks at the object that is stored, so a syncer whose object has just been given to another cluster is refused,
-whatever the authorizer saw. An object's author is not the syncer: spec, labels and owners are not its to change.
+Checks the stored object, so a syncer whose object has just been assigned to another cluster is rejected, whatever the
+authorizer saw. A syncer may not change spec, labels or owners.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def import_wrong(cluster: str, new: Object) -> str:
 
 
 def pod_wrong(cluster: str, new: Object, old: Object | None) -> str:
-    """Of a pod that the hub shows."""
+    """Checks a mirrored pod."""
     metadata = new["metadata"]
     if any(workload.mirrored_from(obj) != cluster for obj in (new, old) if obj is not None):
         return "a syncer shows pods of its own cluster"
@@ -64,7 +64,7 @@ def pod_wrong(cluster: str, new: Object, old: Object | None) -> str:
 
 
 def _owner_wrong(core: Core, call: Call, cluster: str, new: Object) -> str:
-    """A pod is shown where the object is that it was made of, and goes with it."""
+    """A mirrored pod must be owned by the hub object it was made of, so that it is deleted with it."""
     owners = new["metadata"].get("ownerReferences") or ()
     for owner in owners if len(owners) == 1 else ():
         group, _, version = str(owner.get("apiVersion") or "").rpartition("/")

@@ -1,6 +1,6 @@
-"""The status of a ValidatingAdmissionPolicy: which of its expressions do not fit the kinds it is about.
+"""The type-checking status of a ValidatingAdmissionPolicy: expressions that do not fit the kinds it matches.
 
-Upstream leaves this to a loop; here it is done with the write, so that the status is there with the policy.
+Upstream does this in a controller. Here it is part of the write, so the status is there with the policy.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ RESOURCE = (EXEMPT, "validatingadmissionpolicies")
 
 
 def observe(core: Core, call: Call, new: Object) -> None:
-    """Completes a policy whose spec is new. Nothing of it is validated yet, beyond the types of its fields."""
+    """Completes a policy whose spec is new. Only the types of its fields are validated at this point."""
     status, generation = new.get("status") or {}, new["metadata"].get("generation", 1)
     if call.target.subresource or status.get("observedGeneration") == generation or not new.get("spec"):
         return
-    # Only who writes policies needs CEL.
+    # CEL is imported only when a policy is written.
     from shoal.kinds.policies.typechecking import MOST_KINDS, Kind, kind_type, type_warnings  # noqa: PLC0415
     from shoal.objects.cel.types import DYN  # noqa: PLC0415
 
@@ -49,7 +49,7 @@ def observe(core: Core, call: Call, new: Object) -> None:
 
 
 def _about(registry: Registry, spec: Object) -> Iterator[Resource]:
-    """The resources that rules name one by one."""
+    """The resources that rules name without wildcards."""
     for rule in (spec.get("matchConstraints") or {}).get("resourceRules") or ():
         groups, versions = rule.get("apiGroups") or (), rule.get("apiVersions") or ()
         if any("*" in each for each in (*groups, *versions)):

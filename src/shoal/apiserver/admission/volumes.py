@@ -1,6 +1,7 @@
-"""What new claims and volumes of a cluster get: a storage class, and a finalizer that keeps what is used.
+"""Sets the default storage class and the protection finalizer of new claims and volumes.
 
-Claims grow where their class lets them."""
+Checks that a claim's class allows expansion.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ PROTECTIONS = {"persistentvolumeclaims": CLAIM_PROTECTION, "persistentvolumes": 
 
 
 def admit(core: Core, call: Call, new: Object, old: Object | None) -> None:
-    """Only where loops look after volumes: elsewhere nobody would take the finalizer off."""
+    """Only in clusters with volume controllers: elsewhere nothing would remove the finalizer."""
     if call.cluster.profile != "cluster":
         return
     if old is not None:
@@ -40,7 +41,7 @@ def admit(core: Core, call: Call, new: Object, old: Object | None) -> None:
 
 
 def _check_growth(core: Core, call: Call, new: Object, old: Object) -> None:
-    """A claim grows where its class says that it may."""
+    """Rejects an expansion the claim's class does not allow."""
     name = class_of(new)
     entry = core.cache.kind("storage.k8s.io", "storageclasses").get(call.target.cluster, "", name) if name else None
     if entry is None or name != class_of(old) or not entry.object().get("allowVolumeExpansion"):

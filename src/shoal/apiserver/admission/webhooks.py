@@ -1,7 +1,7 @@
-"""When webhooks are asked about a write: mutating ones in turn and again where they want to be, then validating ones
-at once; policies of the same sort before them. What their answers mean for the write is as upstream has it.
+"""Dispatches a write to admission webhooks and policies: mutating ones in order, with reinvocation, then validating
+ones in parallel. Policies of each sort run before the webhooks. Responses have upstream's meaning.
 
-`reviewed` answers None for a write that no webhook and no policy is about; the verbs ask for the rest where it is not.
+`dispatcher_for` returns None for a write that no webhook and no policy matches. The verbs call the rest for the others.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ log = logging.getLogger("shoal.apiserver")
 
 Object = dict[str, Any]
 Again = Callable[[Object], None]
-"""Carries out on a changed object what comes before the webhooks: defaults, and Shoal's own admission."""
+"""Repeats on a mutated object what comes before the webhooks: defaults and built-in admission."""
 
 MUTATION = "mutation.webhook.admission.k8s.io/"
 VALIDATION = "validating.webhook.admission.k8s.io/"
 ADMIT, VALIDATE = "admit", "validating"
-"""Types of webhooks in metrics, as upstream."""
+"""Webhook types in metrics, as upstream."""
 
 
 def reviewed(core: Core, call: Call, operation: str, dry_run: bool) -> Review | None:
@@ -57,7 +57,7 @@ def reviewed(core: Core, call: Call, operation: str, dry_run: bool) -> Review | 
 
 
 async def reviewed_body(core: Core, call: Call, body: Object, dry_run: bool) -> Object:
-    """What is sent to a subresource that takes another kind, as webhooks leave it."""
+    """Returns the body of a subresource with another kind after webhooks."""
     review = reviewed(core, call, "CREATE", dry_run)
     if review is None:
         return body
@@ -73,11 +73,11 @@ async def reviewed_body(core: Core, call: Call, body: Object, dry_run: bool) -> 
 
 
 def _nothing(obj: Object) -> None:
-    """Nothing of Shoal's own comes before the webhooks of such a kind."""
+    """No built-in admission precedes the webhooks of such a kind."""
 
 
 def write_body(call: Call, kind: str) -> Object:
-    """The options of a write, as its URL has them."""
+    """The options object of a write, from its URL."""
     body: Object = {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
     if call.query.get("dryRun"):
         body["dryRun"] = [call.query["dryRun"]]
@@ -86,7 +86,7 @@ def write_body(call: Call, kind: str) -> Object:
 
 
 class Review(Question):
-    """One write, asked about as often as somebody is faster."""
+    """The admission of one write. Runs again for every attempt of a guaranteed update."""
 
     def __init__(
         self, core: Core, call: Call, operation: str, dry_run: bool, wanted: Wanted, policies: PolicyWanted
@@ -95,7 +95,9 @@ class Review(Question):
         self.wanted, self.policies = wanted, policies
 
     async def mutate(self, new: Object | None, old: Object | None, again: Again, form: Form = WHOLE) -> Object | None:
-        """The object as webhooks leave it. A second round is for those that want to see what later ones changed."""
+        """Returns the object after mutating webhooks. The second round is for webhooks that want to see later
+        changes.
+        """
         called: set[Hook] = set()
         due: set[Hook] = set()
         mutating = Mutating(self, self.policies[0]) if self.policies[0] else None
@@ -124,7 +126,7 @@ class Review(Question):
         return new
 
     async def approve(self, new: Object | None, old: Object | None, form: Form = WHOLE) -> None:
-        """Policies first. Webhooks are asked all at once; of those who object the first in their order is heard."""
+        """Policies run first. Webhooks are called in parallel, and the first error in their order is raised."""
         if self.policies[1]:
             await validate(self, self.policies[1], new, old, form)
         chosen = [each for each in self.wanted[1] if await self._concerns(each, new, old, form)]
@@ -136,7 +138,7 @@ class Review(Question):
     async def _mutated(
         self, invocation: Invocation, new: Object | None, old: Object | None, form: Form, turn: int
     ) -> Object | None:
-        """The object after the webhook; None where it has changed nothing."""
+        """Returns the object after the webhook; None if unchanged."""
         hook, place = invocation.hook, f"round_{turn}_index_{invocation.index}"
         made = None
         try:
@@ -165,7 +167,7 @@ class Review(Question):
     async def _asked(
         self, invocation: Invocation, new: Object | None, old: Object | None, mutating: bool
     ) -> list[Object]:
-        """As `_answered`, timed."""
+        """Calls the webhook and records its duration."""
         now, rejected = self.core.clock.monotonic, True
         began = now()
         try:
@@ -181,7 +183,7 @@ class Review(Question):
     async def _answered(
         self, invocation: Invocation, new: Object | None, old: Object | None, mutating: bool
     ) -> list[Object]:
-        """The patch of one that agrees. Raises what the others say, and CallFailed."""
+        """Returns the patch of a webhook that allows the write. Raises its denial, or CallError."""
         hook, call = invocation.hook, self.call
         if self.dry_run and not hook.harmless:
             raise BadRequest(f'admission webhook "{hook.name}" does not support dry run')
@@ -215,7 +217,7 @@ class Review(Question):
             raise CallFailed(str(error)) from None
 
     async def _concerns(self, invocation: Invocation, new: Object | None, old: Object | None, form: Form) -> bool:
-        """Whether selectors and conditions leave the webhook to be asked."""
+        """Reports whether selectors and match conditions select the webhook."""
         hook = invocation.hook
         if not self.selected(hook.namespaces, hook.objects, new, old):
             return False
@@ -242,7 +244,7 @@ class Review(Question):
                 "operation"
             )
         try:
-            # A copy: what is pruned and defaulted below must not reach into the object that was there before.
+            # A copy: pruning and defaulting below must not change the previous object.
             patched: Object = orjson.loads(orjson.dumps(jsonpatch.apply(seen, operations)))
         except (Invalid, BadRequest) as error:
             raise internal(str(error.__cause__ or error)) from None

@@ -1,7 +1,7 @@
-"""What a worker may write into the objects it may write: as upstream's NodeRestriction does for nodes.
+"""Limits what a worker may write into the objects it may write, as upstream's NodeRestriction does for nodes.
 
-It looks at the object that is stored, so a worker that has just lost a ManagedCluster is refused, whatever the
-authorizer saw. A worker says what it is and what it has seen; who has what is the hub's, labels and taints people's.
+Checks the stored object, so a worker that has just lost a ManagedCluster is rejected, whatever the authorizer saw. A
+worker reports what it is and what it observes. The hub owns assignments, and administrators own labels and taints.
 """
 
 from __future__ import annotations
@@ -18,17 +18,19 @@ from shoal.objects.conditions import get_condition
 Object = dict[str, Any]
 
 _PEOPLES = ("labels", "finalizers", "ownerReferences")
-"""Metadata by which things are selected, held and deleted."""
+"""Metadata that selects, protects and deletes objects."""
 _ADMINISTRATORS = (
     *("taints", "unschedulable", "drain", "drainBudget"),
     *("capacityLimit", "allocatable", "cost", "nodes"),
 )
-"""Of a Worker's spec: what is given to it is steered by these, so they are not its own word."""
+"""Fields of a Worker's spec that steer scheduling and are therefore set by administrators."""
 _DECLARED = ("capacity", "location", "provides")
-"""Those are its own word where it came by itself."""
+"""Fields a worker may set if it registered itself."""
 _HUBS = ("assignedWorker", "lastWorker", "epoch", "move", "lastMove", "restoreFrom", "formerWorkers")
 _HUBS_CONDITIONS = (fleet.SCHEDULED, fleet.WORKER_READY, fleet.MOVING, fleet.MOVABLE)
-"""Of a ManagedCluster: who has it, and whether that one is heard of, is not for a worker to say."""
+"""Fields and conditions of a ManagedCluster about its assignment and the worker's reachability, which only the hub
+sets.
+"""
 
 
 def admit(core: Core, call: Call, new: Object, old: Object | None) -> None:
@@ -54,7 +56,7 @@ def admit(core: Core, call: Call, new: Object, old: Object | None) -> None:
 
 
 def admit_delete(core: Core, call: Call, old: Object) -> None:
-    """Of the objects a worker may delete, which are Secrets."""
+    """Checks deletions of Secrets, the only objects a worker may delete."""
     worker = joining.worker_of(call.user.name, call.user.groups)
     if worker and (call.resource.group, call.resource.plural) == ("", "secrets"):
         name = old["metadata"]["name"]
@@ -76,7 +78,7 @@ def worker_wrong(worker: str, new: Object, old: Object | None, subresource: bool
     for field in _ADMINISTRATORS:
         if _said(new, field) != _said(before, field):
             return f"a worker may not set its {field}"
-    # By these the hub makes clusters, and uses kubeconfigs that are not the worker's.
+    # By these fields the hub creates clusters and uses kubeconfigs that do not belong to the worker.
     for field in ("kubeconfigSecretRef", "hubAddress"):
         if fleet.spec_of(new).get(field) != fleet.spec_of(before).get(field):
             return f"a worker may not set {field} of its Worker"
@@ -96,7 +98,7 @@ def worker_wrong(worker: str, new: Object, old: Object | None, subresource: bool
 
 
 def _said(obj: Object, field: str) -> Any:
-    """Of the spec; None: nothing. A limit of 0 is something."""
+    """A field of the spec; None if it is empty. A limit of 0 is not empty."""
     found = fleet.spec_of(obj).get(field)
     return None if found is False or found in ([], {}, "") else found
 
@@ -136,7 +138,7 @@ def cluster_wrong(worker: str, new: Object, old: Object | None, subresource: boo
 
 
 def _said_for_another(worker: str, now: Object, then: Object) -> str:
-    """That it holds it, and that it has shipped it, a worker says for itself and the time it has it."""
+    """A worker reports `held` and `backup` only for itself and the current epoch."""
     for field in ("held", "backup"):
         said = now.get(field)
         if said and said != then.get(field) and (said.get("worker"), said.get("epoch")) != (worker, then.get("epoch")):
@@ -145,7 +147,7 @@ def _said_for_another(worker: str, now: Object, then: Object) -> str:
 
 
 def _parting_wrong(worker: str, new: Object, old: Object) -> str:
-    """One that had it before says that nothing of it is left there."""
+    """A former worker may only report that nothing of the cluster is left on it."""
     others = [name for name in moving.former_workers(old) if name != worker]
     now, then = ({**fleet.status_of(obj), "formerWorkers": others} for obj in (new, old))
     if moving.former_workers(new) != others or now != then:
@@ -154,7 +156,7 @@ def _parting_wrong(worker: str, new: Object, old: Object) -> str:
 
 
 def _waited_for(core: Core, new: Object, old: Object | None) -> str:
-    """Whoever had it before and may still have something of it is waited for, unless people have given that one up."""
+    """The finalizer stays while a former worker may still hold state of the cluster, unless that Worker is deleted."""
     if old is None or not fleet.has_finalizer(old) or fleet.has_finalizer(new):
         return ""
     workers = core.cache.kind(fleet.GROUP, "workers")
@@ -215,7 +217,7 @@ _CHECKS: dict[tuple[str, str], _Check] = {
 
 
 def _not_held(core: Core, worker: str, secret: Object) -> str:
-    """Its owner must be the ManagedCluster there is now, and that this worker's."""
+    """The owner must be the current ManagedCluster, and it must be assigned to this worker."""
     metadata = secret["metadata"]
     segment = moving.segment_of(metadata["name"])
     what, cluster = ("log", segment[0]) if segment else ("kubeconfig", fleet.cluster_of_secret(metadata["name"]))

@@ -1,4 +1,4 @@
-"""The audit log: who asked for what, and what came of it. Off unless a file is named."""
+"""The audit log: one audit.k8s.io/v1 Event per request. Off unless a file is configured."""
 
 from shoal.apiserver.audit.settings import AuditSettings, open_audit
 from shoal.apiserver.audit.trail import HEADER as AUDIT_ID

@@ -1,7 +1,7 @@
-"""What was sent and what was answered, as audit Events of the levels Request and RequestResponse hold it.
+"""requestObject and responseObject of audit Events at the levels Request and RequestResponse.
 
-Only requests for resources have them, as upstream: the object of the request's body (a patch as it came), and the
-object of the answer. A watch has no one answer.
+As upstream, only resource requests have them: the object in the request body (a patch as it was sent) and the object in
+the response. A watch has no responseObject.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from shoal.objects.wire import Answer, Request, Response
 
 
 def request_object(request: Request, omit_owners: bool) -> Any:
-    """None where there is none, or none that could be read."""
+    """Returns None if the request has no body or the body cannot be parsed."""
     return _shown(_parsed(request.body, request.headers.get("content-type", "")), omit_owners)
 
 

@@ -1,7 +1,6 @@
-"""The file of an audit log: lines in, older files put aside as it grows.
+"""The audit log backend: appends lines to a file and rotates it by size.
 
-Lines of one turn of the event loop are written together. A disk that refuses them is reported, and never fails
-a request.
+Lines of one event loop turn are written together. A write error is logged and never fails a request.
 """
 
 from __future__ import annotations
@@ -21,7 +20,9 @@ MEGABYTE = 1024 * 1024
 
 class AuditFile:
     def __init__(self, path: str, megabytes: int = 100, backups: int = 0) -> None:
-        """`backups`: how many older files are kept (0: all). `-` is the standard output, which has none."""
+        """`max_backups` is the number of rotated files kept (0: all). Path `-` is the standard output, which is not
+        rotated.
+        """
         self._path = Path(path) if path != STDOUT else None
         self._most, self._backups = megabytes * MEGABYTE, backups
         self._lines: list[bytes] = []
@@ -35,7 +36,7 @@ class AuditFile:
         return file
 
     def write(self, line: bytes) -> None:
-        """One line, without its end."""
+        """Appends one line, given without its line end."""
         if not self._lines:
             asyncio.get_running_loop().call_soon(self.flush)
         self._lines.append(line)

@@ -1,6 +1,4 @@
-"""Which requests are recorded, and how much of them: the rules of an audit.k8s.io/v1 Policy, of which the first that
-matches decides.
-"""
+"""The audit policy: parses an audit.k8s.io/v1 Policy. The first matching rule decides the level of a request."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ class PolicyError(ShoalError):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What rules look at. A request for no resource has a path only."""
+    """The request attributes that rules match. A non-resource request has only a path."""
 
     user: str
     groups: tuple[str, ...]
@@ -58,7 +56,7 @@ class Resources:
 class Rule:
     level: str
     omit_owners: bool = False
-    """managedFields are left out of bodies."""
+    """managedFields are removed from bodies."""
     users: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     verbs: tuple[str, ...] = ()

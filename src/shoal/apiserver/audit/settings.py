@@ -1,4 +1,4 @@
-"""What the command line says of the audit log, and the log made of it."""
+"""Audit configuration from the command line, and the Auditor built from it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class AuditSettings:
     megabytes: int = 100
     backups: int = 0
     policy: Path | None = None
-    """None: every request is recorded."""
+    """None: every request is recorded at level Metadata."""
 
 
 def open_audit(settings: AuditSettings, clock: Clock) -> Audit | None:

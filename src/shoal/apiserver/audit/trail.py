@@ -1,7 +1,7 @@
-"""From requests to audit.k8s.io/v1 Events, stage ResponseComplete.
+"""Builds audit.k8s.io/v1 Events of stage ResponseComplete from requests.
 
-At level Metadata nothing of a body goes in: messages of refused bodies (400, 422) stay out too, for they quote what
-was sent. Credentials of headers never do.
+At level Metadata no part of a body is recorded. Messages of rejected bodies (400, 413, 415, 422) are left out too,
+because they quote the body. Credentials from headers are never recorded.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ Object = dict[str, Any]
 HEADER = "Audit-Id"
 _LONGEST_ID = 64
 _QUOTING = (400, 413, 415, 422)
-"""Codes whose messages repeat what the body held."""
+"""Status codes whose messages quote the request body."""
 _process = str(uuid.uuid4())[:24]
 _numbers = itertools.count(1)
 
 
 @dataclass(slots=True)
 class Record:
-    """One request under way; the chain fills in what it finds out."""
+    """The audit state of one request in progress. The handler chain fills in user, authorization and failure."""
 
     id: str
     received: float
@@ -45,18 +45,18 @@ class Record:
     verb: str
     user: User | None = None
     acts_as: User | None = None
-    """Whom the user impersonates."""
+    """The impersonated user."""
     allowed: bool | None = None
-    """None: nobody was asked."""
+    """None: the authorizer was not called."""
     reason: str = ""
     failure: Mapping[str, Any] | None = None
     """The Status of a failed request."""
     annotations: Mapping[str, str] | None = None
-    """What admission webhooks have to add."""
+    """Audit annotations set by admission webhooks."""
 
 
 def audit_id(headers: Mapping[str, str]) -> str:
-    """The client's id of the request, if it is one; else a new one."""
+    """Returns the client's Audit-Id if it is valid, else a new one."""
     found = headers.get("audit-id")
     if found and len(found) <= _LONGEST_ID and found.isascii() and found.isprintable():
         return found
@@ -71,7 +71,7 @@ class Audit:
         return Record(audit_id(request.headers), self._clock.now(), request, target, request.method.lower())
 
     def end(self, record: Record, answer: Answer) -> None:
-        """Writes the record down; that of a watch when the watch ends."""
+        """Records the request. A watch is recorded when it ends."""
         answer.headers += ((HEADER, record.id),)
         rule = self._policy.rule(_asked(record))
         if rule.level == NONE:
@@ -154,7 +154,7 @@ def _user(user: User | None) -> Object:
 
 
 def _sources(request: Request) -> list[str]:
-    """Whom proxies name, then who is at the other end of the connection."""
+    """Returns the X-Forwarded-For addresses, followed by the address of the peer."""
     named = [part.strip() for part in request.headers.get("x-forwarded-for", "").split(",") if part.strip()]
     return list(dict.fromkeys([*named, request.remote])) if request.remote else named
 

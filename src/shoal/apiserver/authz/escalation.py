@@ -1,7 +1,7 @@
-"""Nobody grants what they do not hold: the check on writes of roles and bindings.
+"""RBAC escalation check on writes of roles and bindings: a user can only grant permissions it holds.
 
-Called with the object as it would be stored, after defaulting. Holders of the verb `escalate` (roles) or
-`bind` (the referenced role) and members of system:masters are let through.
+Called with the object as it would be stored, after defaulting. Holders of the verb `escalate` (roles) or `bind` (the
+referenced role) and members of system:masters pass.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ def check_escalation(
     obj: Object,
     old: Object | None = None,
 ) -> None:
-    """Raises Forbidden when writing `obj` would give away more than the user holds.
+    """Raises Forbidden if writing `obj` would grant more than the user holds.
 
-    `request` says cluster, resource (`roles`, `clusterroles`, `rolebindings`, `clusterrolebindings`),
-    namespace and, if the URL had one, name. Other resources pass.
+    `request` gives cluster, resource (`roles`, `clusterroles`, `rolebindings`, `clusterrolebindings`), namespace and,
+    if the URL has one, name. Other resources pass.
     """
     if request.group != GROUP or request.subresource or user.privileged_in(request.cluster):
         return
@@ -97,7 +97,7 @@ def _aggregates(role: Object) -> bool:
 
 
 def _only_for_the_collector(obj: Object, old: Object) -> bool:
-    """Whether nothing differs but what garbage collection writes: it must work without holding the rules."""
+    """Reports whether only fields of garbage collection changed: it must work without holding the rules."""
 
     def rest(value: Object) -> dict[str, Any]:
         metadata = value.get("metadata") or {}

@@ -1,7 +1,7 @@
-"""What a node's kubelet may do in its cluster: beside RBAC, as upstream's Node authorizer.
+"""Node authorizer: what a kubelet may do in its cluster besides RBAC, as upstream.
 
-A node has its own Node, Lease, CSINode and the pods bound to it, and of everything else that pods need by name only
-what those need. What the name in the URL does not tell, `admission.nodes` looks at. `decide` is pure.
+A node may access its own Node, Lease and CSINode, the pods bound to it, and of the objects pods reference only those
+its pods reference. The noderestriction plugin checks what the URL does not show. `decide` is pure.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ _OPEN: dict[tuple[str, str], tuple[str, ...]] = {
 }
 """The same for every node."""
 _OWN = {("", "nodes"): "", ("storage.k8s.io", "csinodes"): "", ("coordination.k8s.io", "leases"): LEASES}
-"""Of these a node has the one of its name, in that namespace."""
+"""Resources of which a node owns the object of its name, in that namespace."""
 
 
 class Bound(Protocol):
-    """What the pods bound to a node are, and what they need."""
+    """The pods bound to a node, and what they reference."""
 
     def runs(self, cluster: str, node: str, namespace: str, pod: str) -> bool: ...
 
     def needs(self, cluster: str, node: str, namespace: str, need: Need) -> bool: ...
 
     def needs_volume(self, cluster: str, node: str, volume: str) -> bool:
-        """A PersistentVolume, by the claim of a pod."""
+        """A PersistentVolume, through the claim of a pod."""
 
     def is_attached(self, cluster: str, node: str, attachment: str) -> bool:
-        """Whether a VolumeAttachment is about the node."""
+        """Reports whether a VolumeAttachment belongs to the node."""
 
 
 _YES = Decision(True)
@@ -55,7 +55,7 @@ def _decision(allowed: bool, otherwise: str) -> Decision:
 
 
 def decide(node: str, wanted: Attributes, bound: Bound) -> Decision:
-    """What is nobody's business here may still be allowed by RBAC."""
+    """RBAC may still allow what is denied here."""
     what, verb, sub = (wanted.group, wanted.resource), wanted.verb, wanted.subresource
     if what in _OPEN and not sub:
         return _decision(verb in _OPEN[what], f"a node may not {verb} it")
@@ -76,14 +76,14 @@ def _own(node: str, wanted: Attributes, namespace: str) -> Decision:
     verbs = ("create", *READS, *CHANGES) if wanted.resource == "nodes" else ("create", "get", "delete", *CHANGES)
     if wanted.verb not in verbs or wanted.namespace != namespace:
         return Decision(False, f"a node may not {wanted.verb} it")
-    # A creation does not name it yet: admission looks.
+    # A creation has no name yet: admission checks it.
     return _decision(wanted.name == node or (wanted.verb == "create" and not wanted.name), "a node has its own only")
 
 
 def _pod(node: str, wanted: Attributes, bound: Bound) -> Decision:
     what = (wanted.verb, wanted.subresource)
     if what == ("create", ""):
-        return _YES  # a mirror of a static pod: admission looks
+        return _YES  # a mirror of a static pod: admission checks it
     if what in (("list", ""), ("watch", "")):
         return _decision(
             _chosen(wanted.fields) == node, f"can only list/watch pods with spec.nodeName={node} field selector"
@@ -120,7 +120,7 @@ def _needed(node: str, wanted: Attributes, bound: Bound) -> Decision:
 
 
 class NodeAuthorizer:
-    """Has a word for users that are nodes; of all others it knows nothing."""
+    """Decides for users that are nodes. Has no opinion on others."""
 
     def __init__(self, bound: Bound) -> None:
         self._bound = bound

@@ -1,7 +1,7 @@
-"""Role-based access control: may this user do this in this logical cluster?
+"""RBAC authorizer per logical cluster.
 
-Reads roles and bindings through `RoleSource` and remembers what it found until the cluster's RBAC
-generation changes, so that the usual answer is one dict lookup. No I/O, no waiting.
+Reads roles and bindings through `RoleGetter` and caches decisions until the cluster's RBAC generation changes, so that
+the usual decision is one dict lookup. No I/O, no waiting.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_RULE_SETS = 8_192
 
 
 class RoleSource(Protocol):
-    """Where the RBAC objects of every logical cluster are found, as wire dicts."""
+    """Provides the RBAC objects of every logical cluster, as wire dicts."""
 
     def cluster_role_bindings(self, cluster: str) -> Sequence[Object]: ...
 
@@ -33,11 +33,11 @@ class RoleSource(Protocol):
     def role(self, cluster: str, namespace: str, name: str) -> Object | None: ...
 
     def generation(self, cluster: str) -> int:
-        """Another number whenever any RBAC object of the cluster changed, never one it had before."""
+        """A number that changes with any RBAC object of the cluster and never repeats."""
 
 
 class Attributes(NamedTuple):
-    """What a request wants. It is a non-resource one if it has a `path` and no `resource`."""
+    """Attributes of a request. It is a non-resource request if it has a `path` and no `resource`."""
 
     cluster: str
     verb: str
@@ -49,7 +49,7 @@ class Attributes(NamedTuple):
     name: str = ""
     path: str = ""
     fields: str = ""
-    """The field selector of a list or watch; RBAC does not look at it."""
+    """The field selector of a list or watch. RBAC ignores it."""
     labels: str = ""
     """The label selector, likewise."""
 
@@ -61,7 +61,7 @@ class Decision(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The rules a user holds in a namespace, each with the words that name where it comes from."""
+    """The rules of a user in a namespace, each with the text that names its source."""
 
     generation: int
     rules: tuple[tuple[Rule, str], ...]
@@ -73,13 +73,13 @@ class Held:
 
     @property
     def error(self) -> str:
-        """What could not be resolved, in one sentence; empty when everything was."""
+        """What could not be resolved, in one sentence; empty if everything was."""
         unique = list(dict.fromkeys(self.errors))
         return unique[0] if len(unique) == 1 else "[" + ", ".join(unique) + "]" if unique else ""
 
 
 class _Verdict(NamedTuple):
-    """The answer to one question for every object name at once."""
+    """The cached decision of one question for every object name."""
 
     generation: int
     named: Mapping[str, Decision]
@@ -87,17 +87,17 @@ class _Verdict(NamedTuple):
 
 
 Opinion = Callable[[User, Attributes], Decision | None]
-"""Of an authorizer that knows some users only: None of all others."""
+"""An authorizer for some users. Returns None for all others."""
 
 
 class Authorizer:
     def __init__(self, source: RoleSource, beside: Opinion | None = None) -> None:
-        """What `beside` allows is allowed; what it refuses, RBAC may still allow."""
+        """A request that `special_users` allows is allowed. RBAC may still allow what it denies."""
         self._source = source
         self._beside = beside
         self._verdicts: dict[str, dict[tuple[object, ...], _Verdict]] = {}
         self._held: dict[str, dict[tuple[object, ...], Held]] = {}
-        """Both by cluster; `_decisions` and `_rule_sets` count them over all."""
+        """Both caches are by cluster. `_cached_decisions` and `_cached_rule_sets` count them over all clusters."""
         self._decisions = self._rule_sets = 0
 
     def authorize(self, user: User, attributes: Attributes) -> Decision:
@@ -124,12 +124,12 @@ class Authorizer:
         return decision if decision.allowed or said is None else said
 
     def forget(self, cluster: str) -> None:
-        """What was decided there; it can be decided again."""
+        """Drops the cached decisions of a cluster."""
         self._decisions -= len(self._verdicts.pop(cluster, ()))
         self._rule_sets -= len(self._held.pop(cluster, ()))
 
     def held(self, user: User, cluster: str, namespace: str) -> Held:
-        """The rules that apply to the user there. Those of another cluster's user are none."""
+        """The rules that apply to the user there. A user of another cluster has none."""
         generation = self._source.generation(cluster)
         key = (user.subject, namespace)
         known = self._held.get(cluster)
@@ -202,7 +202,7 @@ _STRANGER = Decision(False, "the user belongs to another cluster")
 
 
 def forbidden(user: User, attributes: Attributes, reason: str = "") -> Forbidden:
-    """The 403 of a request that was not allowed."""
+    """The 403 of a request that was denied."""
     _, verb, group, _, resource, subresource, namespace, name, path, _, _ = attributes
     who = f"User {quoted(user.name)} cannot {verb}"
     if path and not resource:
@@ -211,7 +211,7 @@ def forbidden(user: User, attributes: Attributes, reason: str = "") -> Forbidden
         what = quoted(f"{resource}/{subresource}" if subresource else resource)
         where = f"in the namespace {quoted(namespace)}" if namespace else "at the cluster scope"
         said = f"{who} resource {what} in API group {quoted(group)} {where}"
-    # Names come from the request: an error page must never become markup.
+    # Names come from the request: an error page must not contain markup.
     said = said.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return forbidden_object(group, resource, name, f"{said}: {reason}" if reason else said)
 

@@ -1,7 +1,7 @@
-"""What one policy rule lets through, and whether a set of rules covers another.
+"""Matching of one policy rule, and whether a set of rules covers another.
 
-Pure functions over the wire form of a rule (`apiGroups`, `resources`, `verbs`, `resourceNames`,
-`nonResourceURLs`). Who holds which rules is `rbac`'s business.
+Pure functions over the wire form of a rule (`apiGroups`, `resources`, `verbs`, `resourceNames`, `nonResourceURLs`).
+`rbac` resolves which rules a user has.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _COMPACT_FIELDS = (
 
 
 def matches_resource(rule: Rule, verb: str, group: str, resource: str, subresource: str) -> bool:
-    """Whether the rule speaks of this resource at all; its `resourceNames` are left to the caller."""
+    """Reports whether the rule matches this resource. The caller checks `resourceNames`."""
     verbs, groups, resources = strings(rule, "verbs"), strings(rule, "apiGroups"), strings(rule, "resources")
     if not ("*" in verbs or verb in verbs) or not ("*" in groups or group in groups):
         return False
@@ -39,7 +39,7 @@ def matches_path(rule: Rule, verb: str, path: str) -> bool:
 
 
 def missing_rules(owned: Sequence[Rule], wanted: Iterable[Rule]) -> list[Rule]:
-    """The single-verb, single-resource parts of `wanted` that no rule of `owned` covers."""
+    """The single-verb, single-resource parts of `required` that no rule of `owned` covers."""
     return [part for rule in wanted for part in _parts(rule) if not any(_rule_covers(owner, part) for owner in owned)]
 
 
@@ -48,7 +48,7 @@ def covers(owned: Sequence[Rule], wanted: Iterable[Rule]) -> bool:
 
 
 def describe(rules: Iterable[Rule]) -> list[str]:
-    """Rules as escalation messages print them: verbs of one resource joined, sorted, each once."""
+    """Rules as in escalation messages: verbs of one resource joined, sorted, without duplicates."""
     merged: dict[tuple[str, ...], dict[str, Any]] = {}
     said: set[str] = set()
     for rule in rules:

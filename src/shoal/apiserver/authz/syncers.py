@@ -1,8 +1,9 @@
-"""What a syncer that runs elsewhere may do at its hub: beside RBAC, as `authz.workers` is.
+"""Syncer authorizer: what a remote syncer may do at its hub besides RBAC.
 
-It has the service account `shoal-syncers/<workload Cluster>`. It reads objects that are meant for its cluster and those
-they name, writes their status and its finalizer, the status of its own Cluster, what its cluster offers, events, and
-its cluster's pods where that asks for it. What the URL does not tell, `admission.syncers` looks at. `decide` is pure.
+A syncer uses the service account `shoal-syncers/<workload Cluster>`. It reads objects assigned to its cluster and the
+objects they reference. It writes their status and its finalizer, the status of its own Cluster, the APIs its cluster
+offers, events, and its cluster's pods if that Cluster mirrors pods. The syncerrestriction plugin checks what the URL
+does not show. `decide` is pure.
 """
 
 from __future__ import annotations
@@ -29,28 +30,28 @@ _NAMESPACES = ("", "namespaces")
 _EVENTS = ("", "events")
 _PODS = ("", "pods")
 STORE_NAMESPACE = "kube-system"
-"""Its uid tells one hub's store from another's."""
+"""The namespace whose uid identifies the hub's store."""
 
 
 class Meant(Protocol):
-    """What the hub's objects say about where they belong."""
+    """Relations between the hub's objects and workload Clusters."""
 
     def is_registered(self, cluster: str) -> bool: ...
 
     def belongs(self, cluster: str, wanted: Attributes) -> str:
-        """How an object has to do with a cluster: `assigned`, `held`, `needed`; empty: it has not."""
+        """The relation of an object to a cluster: `assigned`, `held` or `needed`; empty if there is none."""
 
     def location_of(self, name: str) -> str:
-        """Of an APIResourceImport; empty: there is none."""
+        """The location of an APIResourceImport; empty if there is none."""
 
     def teller_of(self, namespace: str, name: str) -> str:
-        """The instance that reported an event."""
+        """The reporting instance of an event."""
 
     def mirrors_pods(self, cluster: str) -> bool:
-        """Whether it asks for its pods to be shown."""
+        """Reports whether the cluster asks for its pods to be mirrored."""
 
     def shown_from(self, namespace: str, name: str) -> str:
-        """The cluster whose pod that is; empty: no cluster's, or it is not there."""
+        """The cluster whose pod is mirrored; empty if the pod is not a mirror or does not exist."""
 
 
 _YES = Decision(True)
@@ -61,7 +62,7 @@ def _no(reason: str) -> Decision:
 
 
 def decide(cluster: str, wanted: Attributes, meant: Meant) -> Decision:
-    """Whether the syncer of that workload Cluster may."""
+    """Decides for the syncer of that workload Cluster."""
     if not meant.is_registered(cluster):
         return _no("its workload Cluster is not registered")
     what, sub, verb = (wanted.group, wanted.resource), wanted.subresource, wanted.verb
@@ -104,7 +105,7 @@ def _chosen_name(fields: str) -> str:
 
 def _import(cluster: str, wanted: Attributes, meant: Meant) -> Decision:
     if wanted.verb == "create" and not wanted.name:
-        return _YES  # admission looks at its location
+        return _YES  # admission checks its location
     if wanted.verb in ("list", "watch"):
         return _YES if _selects(wanted.labels, cluster) else _unselected(wanted.verb, cluster)
     if wanted.verb not in ("get", "delete", *CHANGES):
@@ -114,14 +115,14 @@ def _import(cluster: str, wanted: Attributes, meant: Meant) -> Decision:
 
 def _event(cluster: str, wanted: Attributes, meant: Meant) -> Decision:
     if wanted.verb == "create" and wanted.namespace:
-        return _YES  # admission looks at what it is about
+        return _YES  # admission checks its reporting instance
     if wanted.verb == "patch" and meant.teller_of(wanted.namespace, wanted.name) == cluster:
         return _YES
     return _no(f"a syncer may not {wanted.verb} it")
 
 
 def _shows(cluster: str, wanted: Attributes, meant: Meant) -> bool:
-    """Of pods of its own cluster that the hub shows; what is in them, admission looks at."""
+    """Reports whether the request is for mirrored pods of the syncer's own cluster. Admission checks their content."""
     if wanted.verb in ("list", "watch"):
         return _selects(wanted.labels, cluster, by=workload.MIRRORED)
     if wanted.verb == "create":
@@ -150,7 +151,7 @@ def _unselected(verb: str, cluster: str) -> Decision:
 
 
 def _selects(labels: str, cluster: str, needed: bool = False, by: str = workload.ASSIGNED) -> bool:
-    """Whether a selector shows nothing but what is the cluster's."""
+    """Reports whether a label selector selects only objects of the cluster."""
     try:
         selector = parse_labels(labels)
     except BadRequest:
@@ -162,7 +163,7 @@ def _selects(labels: str, cluster: str, needed: bool = False, by: str = workload
 
 
 class SyncerAuthorizer:
-    """Has a word for users of root that are syncers; of all others it knows nothing."""
+    """Decides for users of root that are syncers. Has no opinion on others."""
 
     def __init__(self, meant: Meant) -> None:
         self._meant = meant

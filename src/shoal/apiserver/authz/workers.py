@@ -1,8 +1,9 @@
-"""What a worker may do at its hub, and who comes with a join token: beside RBAC, as upstream's Node authorizer is.
+"""Worker authorizer: what a worker, or the holder of a join token, may do at its hub besides RBAC. It is modelled on
+upstream's Node authorizer.
 
-A worker has its own Worker, Lease and tunnel; the ManagedClusters assigned to it and the Secrets of their kubeconfigs
-and logs; its own certificate. Those it had before it may look at. What the name in the URL does not tell,
-`admission.workers` looks at. `decide` is pure.
+A worker may access its own Worker, Lease and tunnel, the ManagedClusters assigned to it and the Secrets of their
+kubeconfigs and logs, and its own CertificateSigningRequests. It may read ManagedClusters it had before. The
+workerrestriction plugin checks what the URL does not show. `decide` is pure.
 """
 
 from __future__ import annotations
@@ -28,22 +29,23 @@ _ROOT = (logicalcluster.GROUP, logicalcluster.PLURAL)
 
 
 class Holdings(Protocol):
-    """What the hub's objects say about who has what."""
+    """Ownership relations of the hub's objects."""
 
     def is_expelled(self, worker: str) -> bool: ...
 
     def worker_of(self, namespace: str, name: str) -> str:
-        """Whom a ManagedCluster is assigned to; empty: nobody, or there is none."""
+        """The worker a ManagedCluster is assigned to; empty if it is unassigned or does not exist."""
 
     def had(self, worker: str, namespace: str, name: str) -> bool:
-        """Whether a ManagedCluster was assigned to that worker before."""
+        """Reports whether a ManagedCluster was assigned to that worker before."""
 
     def is_somebody_elses(self, namespace: str, secret: str) -> bool:
-        """Whether a Secret is there and not the kubeconfig, or a part of the log, of the ManagedCluster it is named
-        after."""
+        """Reports whether a Secret exists and is not the kubeconfig, or a log segment, of the ManagedCluster its name
+        suggests.
+        """
 
     def requester_of(self, request: str) -> str:
-        """The user whose CertificateSigningRequest it is; empty: there is none."""
+        """The user who created a CertificateSigningRequest; empty if there is none."""
 
 
 _YES = Decision(True)
@@ -54,7 +56,7 @@ def _no(reason: str) -> Decision:
 
 
 def decide(worker: str, wanted: Attributes, holdings: Holdings) -> Decision:
-    """Whether the worker of that name may. What is nobody's business here may still be allowed by RBAC."""
+    """Decides for the worker of that name. RBAC may still allow what is denied here."""
     if holdings.is_expelled(worker):
         return _no("this worker was expelled")
     what, sub = (wanted.group, wanted.resource), wanted.subresource
@@ -76,14 +78,16 @@ def decide(worker: str, wanted: Attributes, holdings: Holdings) -> Decision:
 
 
 def decide_joining(user: str, wanted: Attributes, holdings: Holdings) -> Decision:
-    """Whether who has come with a join token may."""
+    """Decides for the holder of a join token."""
     if (wanted.group, wanted.resource, wanted.subresource) == (*_REQUESTS, ""):
         return _request(user, wanted, holdings)
     return _no("a join token is for a certificate only")
 
 
 def _own(name: str, wanted: Attributes, verbs: tuple[str, ...], *, named: bool = False) -> Decision:
-    """Something of the worker's own, in the namespace of workers. `named`: its creation names it, too."""
+    """An object of the worker's own, in the namespace of workers. With `named` its creation has the name in the URL,
+    too.
+    """
     if wanted.verb not in verbs:
         return _no(f"a worker may not {wanted.verb} it")
     ours = wanted.name == name or (wanted.verb == "create" and not wanted.name and not named)
@@ -103,7 +107,7 @@ def _cluster(worker: str, wanted: Attributes, holdings: Holdings) -> Decision:
         what = (wanted.verb, wanted.subresource)
         gives_way = what == ("get", "") or (wanted.verb in CHANGES and wanted.subresource == "status")
         if wanted.name and gives_way and holdings.had(worker, wanted.namespace, wanted.name):
-            return _YES  # so it learns that it has to give way, and says when it has
+            return _YES  # so that it learns that it lost the cluster, and reports when it has released it
         return _no("it is not assigned to this worker")
     return _YES
 
@@ -132,7 +136,7 @@ def _secret(worker: str, wanted: Attributes, holdings: Holdings) -> Decision:
 
 
 def _log(worker: str, wanted: Attributes, cluster: str, holdings: Holdings) -> Decision:
-    """What it is created with, admission looks at; it is never changed."""
+    """Admission checks the content of a new log. Logs are never updated."""
     if wanted.verb not in ("get", "delete"):
         return _no(f"a worker may not {wanted.verb} a log")
     if holdings.worker_of(wanted.namespace, cluster) != worker:
@@ -151,7 +155,7 @@ def _request(user: str, wanted: Attributes, holdings: Holdings) -> Decision:
 
 
 class WorkerAuthorizer:
-    """Has a word for users of root that are workers, or are joining; of all others it knows nothing."""
+    """Decides for users of root that are workers or are joining. Has no opinion on others."""
 
     def __init__(self, holdings: Holdings) -> None:
         self._holdings = holdings

@@ -1,6 +1,8 @@
-"""Who is served next when more is asked than can be done: priority and fairness, as Kubernetes' objects say it.
+"""API priority and fairness: the order of requests under load, configured by FlowSchemas and
+PriorityLevelConfigurations.
 
-`flows` tells whose request it is, `order` who is next, `dispatcher` holds back what has to wait.
+`classifier` and `flowschema` assign a request to a flow, `fairqueue` decides which flow is next, `seats` limits
+concurrent writes, `dispatcher` queues requests and starts them.
 """
 
 from shoal.apiserver.fairness.dispatcher import Dispatcher, DispatchSettings

@@ -1,4 +1,4 @@
-"""Of a request that may have to wait: whose flow it is in. Who must be answered whatever happens is in none."""
+"""Classifies a request into a flow. Requests that must never wait (probes, system users) have none."""
 
 from __future__ import annotations
 
@@ -13,22 +13,24 @@ from shoal.objects.wire import Request
 PROBES = ("/healthz", "/livez", "/readyz")
 _WAITING = 300
 _ELSEWHERE = Level("elsewhere", shares=20, queues=True, longest=_WAITING, most=_WAITING)
-"""Requests that are passed on to another server, which knows its own users."""
+"""The priority level of requests proxied to another server, which authenticates its own users."""
 
 
 class Askers:
     def __init__(
         self, authenticator: Authenticator, flows: Flows, exists: Callable[[str], bool], passed: tuple[str, ...]
     ) -> None:
-        """`exists`: whether there is a logical cluster. `passed`: what paths begin with that are passed on."""
+        """`cluster_exists` tells if a logical cluster exists. `proxied_prefixes` are the path prefixes that are
+        proxied.
+        """
         self._authenticator, self._flows, self._exists, self._passed = authenticator, flows, exists, passed
 
     def flow_of(self, request: Request) -> Flow | None:
-        """None: whoever asks never waits."""
+        """Returns None for a request that never waits."""
         if request.path.startswith(PROBES):
             return None
         if self._passed and request.path.startswith(self._passed):
-            # One after the other for each place that is asked; who asks is not known here.
+            # One flow per target and peer address: the user is not known here.
             return Flow("/".join(request.path.split("/", 4)[:4]), _ELSEWHERE, request.remote, ())
         target = parse(request.path)
         user = self._user(request, target.cluster)

@@ -1,8 +1,8 @@
-"""Holds requests back when more comes than can be served, and lets them go in fair order.
+"""Queues requests under load and starts them in fair order.
 
-While a turn of the event loop has time to spare, everything is served as it comes, and nobody is asked who they are.
-After that who is exempt still goes at once (health, administrators of root), all others wait in `order`, reads and
-writes apart: reads for time, writes for one of the seats at the store. What would wait too long is told to come back.
+While the current event loop turn has time left, requests are served as they arrive and are not classified. After that
+only exempt requests (health, administrators of root) start at once. All others wait in a FairQueue, reads and writes in
+separate queues: reads wait for time, writes for a seat at the store. A request that would wait too long gets 429.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from shoal.objects.errors import StatusError, TooManyRequests
 from shoal.objects.wire import Answer, Handler, Request, Response, StreamResponse, Upgrade
 
 PER_BYTE = 1e-9
-"""Seconds that it costs to send a byte, roughly: encryption and copies."""
+"""Estimated seconds to send one byte: encryption and copies."""
 PER_WRITE = 0.0005
-"""Seconds: most of a write is done after it was begun."""
+"""Estimated seconds of a write: most of its work is done after it was started."""
 LEASES = "coordination.k8s.io", "leases"
 LEASE_WEIGHT = 100.0
-"""Of a cluster's Leases, beside the shares of its priority levels: who leads must be able to say so."""
+"""Weight of a cluster's Leases beside the shares of its priority levels: leaders must be able to renew."""
 _SWEEP = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class DispatchSettings:
     turn: float = 0.02
-    """Seconds of one turn of the event loop that are given to requests."""
+    """Seconds of one event loop turn that are given to requests."""
     seats: int = 200
-    """Writes of clients that are under way at once."""
+    """Maximum of concurrent client writes."""
     patience: float = 15.0
-    """Seconds a request may wait."""
+    """Seconds a request may wait in its queue."""
     most_bytes: int = 64 * 1024 * 1024
-    """Of bodies that wait."""
+    """Maximum total size of queued request bodies."""
 
 
 @dataclass(eq=False, slots=True)
@@ -59,21 +59,21 @@ class Dispatcher:
         seats: Seats,
         settings: DispatchSettings | None = None,
     ) -> None:
-        """`flow_of`: None is who never waits."""
+        """`classify` returns None for a request that never waits."""
         self._handler, self._flow_of, self._refuse = handler, flow_of, refuse
         self._seats = seats
         self._settings = settings or DispatchSettings()
         self._reads: Order[Held] = Order()
         self._writes: Order[Held] = Order()
         self._held: dict[tuple[str, str], int] = {}
-        """How many wait, by cluster and level."""
+        """Number of queued requests by cluster and priority level."""
         self._bytes = 0
         self._began = 0.0
-        """Of this turn of the event loop; 0: nothing was served in it yet."""
+        """Start of the current event loop turn. 0: no request was served in it yet."""
         self._sweeping = False
         self.rejected = 0
         self.dispatched = 0
-        """Of those that had to wait."""
+        """Number of requests that were queued and then started."""
 
     @property
     def waiting(self) -> int:
@@ -111,7 +111,7 @@ class Dispatcher:
             self._began = perf_counter()
             asyncio.get_running_loop().call_soon(self._turn)
 
-    # --- those who wait ---
+    # --- queued requests ---
 
     def _hold(self, request: Request, flow: Flow) -> Answer | Awaitable[Answer]:
         order = self._reads if request.method in READS else self._writes
@@ -145,7 +145,7 @@ class Dispatcher:
         self._bytes -= len(held.request.body)
 
     def _turn(self) -> None:
-        """Once in a turn of the event loop in which anything was asked: as many as there is time for."""
+        """Runs once in each event loop turn that had a request. Starts queued requests while the turn has time left."""
         began = perf_counter()
         self._began = 0.0
         while self.waiting:
@@ -163,7 +163,7 @@ class Dispatcher:
             return False
         held, node = found
         self._let_go(held)
-        if held.answer.done():  # its client has gone
+        if held.answer.done():  # the client disconnected
             return True
         self.dispatched += 1
         began = perf_counter()
@@ -180,7 +180,7 @@ class Dispatcher:
         return True
 
     def _sweep(self) -> None:
-        """Tells those who have waited too long, who may be everywhere in the order; they are passed over later."""
+        """Rejects requests that have waited too long, anywhere in the queue. `_dispatch_next` skips them later."""
         self._sweeping = False
         if not self.waiting:
             return

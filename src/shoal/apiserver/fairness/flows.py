@@ -1,7 +1,6 @@
-"""Whose request it is: the FlowSchemas of a logical cluster, read once per change, and what they say of a request.
+"""FlowSchemas and PriorityLevelConfigurations of a logical cluster, parsed once per change, and the flow of a request.
 
-A cluster's objects order its own requests only: what one cluster is served compared with the others is not for its
-users to say.
+The objects of a cluster order only its own requests. Its users cannot change its share compared with other clusters.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ SCHEMA_HEADER = "X-Kubernetes-PF-FlowSchema-UID"
 LEVEL_HEADER = "X-Kubernetes-PF-PriorityLevel-UID"
 MOST_REMEMBERED = 8192
 EXEMPT_SHARES, EXEMPT_WAITING = 1000, 1000
-"""Of those a cluster exempts: first among its own, and in turn with other clusters."""
+"""Values for requests a cluster exempts: first among its own requests, but in fair order with other clusters."""
 
 Object = dict[str, Any]
 Headers = tuple[tuple[str, str], ...]
@@ -26,22 +25,22 @@ Headers = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A PriorityLevelConfiguration."""
+    """A parsed PriorityLevelConfiguration."""
 
     name: str
     uid: str = ""
     exempt: bool = False
     shares: int = 0
     lendable: int = 0
-    """Percent of its seats that others may have."""
+    """Percent of its seats that other levels may borrow."""
     borrowing: int | None = None
-    """Percent of its seats that it may have of others; None is no limit."""
+    """Percent of its seats that it may borrow from others. None: no limit."""
     queues: bool = False
-    """Who finds no place waits, and is not refused."""
+    """Excess requests are queued instead of rejected."""
     longest: int = 0
-    """How many of one flow may wait."""
+    """Maximum of queued requests of one flow."""
     most: int = 0
-    """How many of all its flows may wait."""
+    """Maximum of queued requests of all its flows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ class Flow:
     cluster: str
     level: Level
     name: str
-    """The FlowSchema, and the user or namespace it tells apart."""
+    """The FlowSchema name and the flow distinguisher (user or namespace)."""
     headers: Headers
 
 
@@ -79,7 +78,7 @@ class Schema:
 
 
 class Flows:
-    """Of every logical cluster; `of` is asked for every request."""
+    """FlowSchemas of every logical cluster. `flow_of` is called for every request."""
 
     def __init__(self, cache: Cache) -> None:
         self._schemas = cache.kind(GROUP, "flowschemas")
@@ -114,7 +113,7 @@ class Flows:
             if schema.matches(user, verb, target):
                 headers = (SCHEMA_HEADER, schema.uid), (LEVEL_HEADER, schema.level.uid)
                 return Flow(cluster, schema.level, f"{schema.name}/{schema.tells_apart(user, target)}", headers)
-        # Only a cluster that is not there has no catch-all.
+        # Only a cluster that does not exist has no catch-all.
         return Flow(cluster, Level("catch-all"), "catch-all/", ())
 
     def _of_cluster(self, cluster: str) -> tuple[Schema, ...]:
@@ -131,7 +130,9 @@ def _objects(kind: Kind, cluster: str) -> list[Object]:
 
 
 def read_schemas(schemas: list[Object], levels: list[Object]) -> tuple[Schema, ...]:
-    """In the order they are tried; those whose level is not there are passed over, as upstream does."""
+    """Returns the FlowSchemas in matching order. As upstream, a schema whose priority level does not exist is
+    skipped.
+    """
     known = {obj["metadata"]["name"]: _level(obj) for obj in levels}
     found = [
         (obj["spec"]["matchingPrecedence"], obj["metadata"]["name"], obj)

@@ -1,7 +1,7 @@
-"""Who is next: start-time fair queuing in three tiers, cluster, priority level and flow. Pure.
+"""Start-time fair queuing in three tiers: cluster, priority level and flow. Pure.
 
-Everybody has a virtual time, which goes on by what they cost divided by their weight; the one that is furthest behind
-is next. Who comes back after a rest starts at the time of those who were served meanwhile: nobody saves up.
+Every node has a virtual time that advances by cost divided by weight. The node that is furthest behind is served next.
+A node that becomes active again starts at the virtual time of its siblings, so an idle node saves up nothing.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 FIRST_COST = 0.0005
-"""Seconds that a request is taken for before one of its flow was measured."""
+"""Assumed cost of a request before one of its flow was measured."""
 MOST_REMEMBERED = 1024
-"""Children of one node that are remembered though nothing of theirs waits."""
+"""Idle children of one node that are kept."""
 
 
 class Node(Generic[T]):
-    """One of a tier; it holds what waits, or the next tier."""
+    """A node of one tier. It holds queued items or the nodes of the next tier."""
 
     __slots__ = ("children", "cost", "had", "key", "now", "queued", "ready", "waiting", "weight")
 
     def __init__(self, key: Hashable, weight: float = 1.0) -> None:
         self.key, self.weight = key, weight
         self.had = 0.0
-        """Its own virtual time, among its siblings."""
+        """Virtual time of this node among its siblings."""
         self.now = 0.0
-        """That of its children."""
+        """Virtual time of its children."""
         self.cost = FIRST_COST
         self.children: OrderedDict[Hashable, Node[T]] = OrderedDict()
         self.ready: list[tuple[float, int, Node[T]]] = []
-        """Children something of whom waits, by their virtual time."""
+        """Heap of children with queued items, by virtual time."""
         self.waiting: deque[T] = deque()
         self.queued = False
-        """Among the ready ones of its parent."""
+        """True while the node is in its parent's heap."""
 
     def child(self, key: Hashable, weight: float) -> Node[T]:
         found = self.children.get(key)
@@ -61,7 +61,9 @@ class Order(Generic[T]):
         self.size = 0
 
     def push(self, path: tuple[tuple[Hashable, float], ...], item: T) -> Node[T]:
-        """`path`: key and weight in every tier. Its flow comes back, to be told what the item cost in the end."""
+        """Appends an item. `path` gives key and weight in every tier. Returns the flow's node, whose `cost` the caller
+        updates once the real cost is known.
+        """
         node, parents = self._root, []
         for key, weight in path:
             child = node.child(key, weight)
@@ -76,14 +78,14 @@ class Order(Generic[T]):
         return node
 
     def pop(self, may_go: Callable[[Hashable], bool] = lambda key: True) -> tuple[T, Node[T]] | None:
-        """The next one of those whose second tier may go; None where nobody may."""
+        """Returns the next item among the second-tier nodes that are eligible, or None."""
         found = self._pop(self._root, 0, may_go)
         if found is not None:
             self.size -= 1
         return found
 
     def items(self) -> Iterator[T]:
-        """All that wait."""
+        """Yields all queued items."""
         nodes = [self._root]
         while nodes:
             node = nodes.pop()

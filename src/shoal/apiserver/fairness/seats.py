@@ -1,4 +1,6 @@
-"""How many writes of a priority level may be under way at once: its share of all seats, and what others lend. Pure."""
+"""Seats: how many writes of a priority level may run at once, from its share of all seats and what other levels lend.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ Key = tuple[str, str]
 
 class Seats:
     def __init__(self, total: int, levels: Callable[[str], tuple[Level, ...]]) -> None:
-        """`levels`: those of a logical cluster."""
+        """`levels` returns the priority levels of a logical cluster."""
         self._total, self._levels = total, levels
         self._taken: dict[Key, int] = {}
         self.taken = 0
@@ -25,11 +27,11 @@ class Seats:
 
     @property
     def plenty(self) -> bool:
-        """So few are taken that nobody needs to be asked who they are."""
+        """True while so few seats are in use that requests need not be classified."""
         return self.taken * 2 < self._total
 
     def take(self, key: Key | None) -> None:
-        """None: somebody nobody has asked."""
+        """A key of None is a request that was not classified."""
         self.taken += 1
         if key is not None:
             self._taken[key] = self._taken.get(key, 0) + 1
@@ -45,14 +47,14 @@ class Seats:
             del self._taken[key]
 
     def may(self, key: Hashable) -> bool:
-        """Whether one more of a level of a cluster may go."""
+        """True if one more request of this cluster's level may start."""
         if not self.free:
             return False
         assert isinstance(key, tuple)
         cluster, name = key
         levels = self._limited(cluster)
         level = levels.get(name)
-        if level is None:  # Leases, and a level that was deleted while its requests waited
+        if level is None:  # Leases, or a level deleted while its requests were queued
             return True
         nominal = self.nominal(cluster)
         taken = self._taken.get((cluster, name), 0)
@@ -68,13 +70,13 @@ class Seats:
         return self.taken + kept < self._total
 
     def nominal(self, cluster: str) -> dict[str, int]:
-        """The share of each level of a cluster that has a limit."""
+        """Returns the nominal seats of each limited level of a cluster."""
         levels = self._limited(cluster)
         shares = sum(each.shares for each in levels.values()) or 1
         return {name: ceil(self._total * each.shares / shares) for name, each in levels.items()}
 
     def render(self, cluster: str | None) -> str:
-        """As Prometheus reads it: the shares in a cluster, in root where none is named."""
+        """Renders the nominal seats in the Prometheus text format, for root if no cluster is given."""
         name = "apiserver_flowcontrol_nominal_limit_seats"
         lines = [f"# HELP {name} Writes of a priority level that may be under way.", f"# TYPE {name} gauge"]
         lines += [

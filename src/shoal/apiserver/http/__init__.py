@@ -1,8 +1,8 @@
 """HTTP/1.1 over TLS for `objects.wire` handlers, on asyncio protocols and httptools.
 
-`reading` turns bytes into requests, `connection` answers them in order, `sink` is the writing end of a
-stream, `encoding` makes heads and bodies, `server` listens and ends it all. No Kubernetes meaning in here
-but the `v1.Status` body of refused requests.
+`parser` turns bytes into requests. `connection` answers them in order. `sink` is the writing end of a stream.
+`encoding` builds heads and bodies. `listener` accepts connections. `server` owns the connections and closes them.
+Nothing here knows Kubernetes except the `v1.Status` body of rejected requests.
 """
 
 from shoal.apiserver.http.encoding import encode_gzip, status_response

@@ -1,7 +1,7 @@
-"""One client's connection: its requests are answered one after the other, in the order they came.
+"""One client connection. Requests are answered one after another, in the order they arrived.
 
-The fast path, a handler that answers at once, is one write and no task. Everything that takes longer is
-`_current` (a task, a body the peer takes slowly, a stream), and later requests wait in the reader.
+The fast path, a handler that returns a response synchronously, is one write and no task. Everything slower is
+`_in_progress` (a task, a body the peer reads slowly, a stream); later requests wait in the parser.
 """
 
 from __future__ import annotations
@@ -33,40 +33,42 @@ from shoal.objects.wire import Answer, ClientCertificate, Handler, Response, Str
 log = logging.getLogger(__name__)
 
 LINGER = 1.0
-"""Seconds a refused client has to read why: closing on unread input would reset the connection."""
+"""Seconds a rejected client has to read the response. Closing with unread input would reset the connection."""
 _IN_A_THREAD = 1024 * 1024
 _UNSENT = 64 * 1024
-"""Bytes a peer may be behind before what it is to get stays unmade; the event loop's own bound is half a megabyte."""
+"""Write buffer limit in bytes. Above it no further body batches are produced. The event loop's own default is half a
+megabyte.
+"""
 _CLOSE = b"Connection: close\r\n"
 _KEEP_ALIVE = b"Connection: keep-alive\r\n"
 
 
 class Server(Protocol):
-    """What a connection needs of its server."""
+    """The server as its connections use it."""
 
     handler: Handler
     limits: Limits
     on_error: Callable[[StatusError], Response]
     date: bytes
-    """The `Date` line of this second."""
+    """The `Date` header line of the current second."""
     now: float
-    """`loop.time` as of the last tick."""
+    """`loop.time()` as of the last tick."""
     draining: bool
-    """Every answer is the last one of its connection."""
+    """True when every response is the last one of its connection."""
 
     @property
     def flusher(self) -> Flusher: ...
 
     @property
     def crowded(self) -> bool:
-        """So many are connected that little is to be held for each."""
+        """True when so many clients are connected that little may be buffered for each."""
 
     def admit(self, connection: Connection) -> bool: ...
 
     def forget(self, connection: Connection) -> None: ...
 
     def upgrade(self, connection: Connection, transport: asyncio.Transport) -> Upgraded:
-        """What holds the connection's place from now on."""
+        """Replaces the connection by a HijackedConnection in the server's books and returns it."""
 
 
 class Connection(asyncio.Protocol):
@@ -88,7 +90,7 @@ class Connection(asyncio.Protocol):
         self.paused = False
         self._phase: Phase | None = Phase.HEAD
         self.deadline = math.inf
-        """When the server cuts this connection (`loop.time`), unless it moves on."""
+        """The loop time at which the server closes this connection unless it makes progress."""
 
     # --- called by the transport ---
 
@@ -136,7 +138,7 @@ class Connection(asyncio.Protocol):
         return isinstance(self._current, StreamSink)
 
     def finish(self) -> None:
-        """No further request; what is under way, or was begun to be sent, may end; a stream ends now."""
+        """Accepts no further request. A request in progress, or partly received, may finish; a stream is ended now."""
         self._stopping = True
         self._reader.ended = self._reader.phase is Phase.IDLE
         if isinstance(self._current, StreamSink):
@@ -156,7 +158,7 @@ class Connection(asyncio.Protocol):
 
     def stream_ended(self) -> None:
         self._ended()
-        # Not at once: the sink is closed by whoever owns the watch, in the middle of other work.
+        # Deferred: the watch closes the sink in the middle of other work.
         self._loop.call_soon(self._advance)
 
     # --- requests, in order ---
@@ -199,7 +201,7 @@ class Connection(asyncio.Protocol):
 
     def _waited(self, task: asyncio.Future[Answer]) -> None:
         error = InternalError("the request was cancelled") if task.cancelled() else task.exception()
-        if self._current is not task:  # the peer is gone
+        if self._current is not task:  # the peer disconnected
             if error is not None and not isinstance(error, StatusError):
                 log.error("a request failed after its client had gone", exc_info=error)
             return
@@ -208,7 +210,7 @@ class Connection(asyncio.Protocol):
         self._advance()
 
     def _refuse(self, error: StatusError) -> None:
-        """Answers what could not be read as a request, then waits a moment for the peer to take it."""
+        """Responds to bytes that are not a valid request, then gives the peer `LINGER_SECONDS` to read the response."""
         response = self._explain(error)
         framing = b"Content-Length: %d\r\n" % size_of(response.body) + _CLOSE
         self._transport.write(self._head(response, framing) + b"".join(batches(response.body)))
@@ -332,13 +334,13 @@ class Connection(asyncio.Protocol):
         return (self._reader.ended or self._server.draining) and self._nothing_more()
 
     def _nothing_more(self) -> bool:
-        """Nobody has begun to send another request, as far as it is known here."""
+        """True when no further request has begun to arrive."""
         return not self._reader.ready and (self._reader.ended or self._reader.phase is Phase.IDLE)
 
     # --- between requests ---
 
     def _ended(self) -> None:
-        """The answer to the current request is with the transport."""
+        """Called when the response to the current request was handed to the transport."""
         self._current = None
         if self._closing or self._is_last():
             self._close()
@@ -350,7 +352,7 @@ class Connection(asyncio.Protocol):
         self._transport.close()
 
     def _settle(self) -> None:
-        """What is waited for now, until when, and whether to read on meanwhile."""
+        """Sets the phase and its deadline, and pauses or resumes reading."""
         if self._closing:
             return
         reader = self._reader
@@ -376,7 +378,7 @@ class Connection(asyncio.Protocol):
 
 
 def _certificate(transport: asyncio.BaseTransport) -> ClientCertificate | None:
-    """What the peer's certificate says; the TLS layer has verified it."""
+    """Returns the subject and URI SANs of the peer's certificate, which the TLS layer has verified."""
     tls: Any = transport.get_extra_info("ssl_object")
     said = tls.getpeercert() if tls is not None else None
     if not said:

@@ -1,4 +1,4 @@
-"""Answers as bytes: status line and headers, bodies in batches, gzip, and the `v1.Status` of an error."""
+"""Encodes responses: status line and headers, body batches, gzip, and the `v1.Status` of an error."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from shoal.objects.errors import StatusError
 from shoal.objects.wire import Request, Response
 
 BATCH = 256 * 1024
-"""Bodies up to this size go out in one write, larger ones in writes of about this size."""
+"""Bodies up to this size are sent in one write, larger ones in writes of about this size."""
 SMALL_BATCH = 64 * 1024
-"""Where so many are connected that what is held for each of them counts."""
+"""The batch size on a crowded server, where buffers per connection add up."""
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -27,7 +27,7 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 
 def head(status: int, content_type: str, headers: Headers, date: bytes, framing: bytes) -> bytes:
-    """Status line and headers. `date` and `framing` (length, connection) are whole lines."""
+    """Returns the status line and headers. `date` and `framing` (length, connection) are complete header lines."""
     lines = _lines(headers) if headers else ""
     cached = not (lines.startswith("Cache-Control:") or "\nCache-Control:" in lines)
     return b"%b%b%b%b\r\n" % (_opening(status, content_type, cached), date, framing, lines.encode())
@@ -46,14 +46,14 @@ def _opening(status: int, content_type: str, cache_control: bool) -> bytes:
 def _lines(headers: Headers) -> str:
     lines = "".join([f"{name}: {value}\r\n" for name, value in headers])
     if lines.count("\n") != len(headers) or lines.count("\r") != len(headers):
-        # A line break in a value would let whoever wrote the value add headers.
+        # A line break in a value would allow header injection.
         folded = ((name, value.replace("\r", " ").replace("\n", " ")) for name, value in headers)
         lines = "".join([f"{name}: {value}\r\n" for name, value in folded])
     return lines
 
 
 def date_line(seconds: float) -> bytes:
-    """The `Date` header; names spelled here because strftime's follow the locale."""
+    """Returns the `Date` header. Day and month names are spelled here because strftime's depend on the locale."""
     at = datetime.fromtimestamp(int(seconds), UTC)
     return f"Date: {_DAYS[at.weekday()]}, {at:%d} {_MONTHS[at.month - 1]} {at:%Y %H:%M:%S} GMT\r\n".encode()
 
@@ -63,7 +63,7 @@ def size_of(body: bytes | list[bytes]) -> int:
 
 
 def batches(body: bytes | list[bytes], most: int = BATCH) -> Iterator[bytes | memoryview]:
-    """The body in parts of about `most` bytes: small pieces joined, large ones cut without a copy."""
+    """Yields the body in parts of about `batch_bytes`: small pieces joined, large ones sliced without a copy."""
     held: list[bytes] = []
     size = 0
     for piece in [body] if isinstance(body, bytes) else body:
@@ -81,7 +81,7 @@ def batches(body: bytes | list[bytes], most: int = BATCH) -> Iterator[bytes | me
 
 
 def wants_gzip(request: Request, response: Response) -> bool:
-    """The client takes gzip and the body is not encoded yet."""
+    """True if the client accepts gzip and the body is not encoded yet."""
     if any(name.lower() == "content-encoding" for name, _ in response.headers):
         return False
     for choice in request.headers.get("accept-encoding", "").split(","):
@@ -92,7 +92,9 @@ def wants_gzip(request: Request, response: Response) -> bool:
 
 
 def encode_gzip(request: Request, response: Response, at_least: int = 128 * 1024) -> Response:
-    """The response compressed, or the same one where it is small, encoded already or not wanted so."""
+    """Returns the response compressed, or unchanged if it is small, already encoded or the client does not accept
+    gzip.
+    """
     if size_of(response.body) < at_least or not wants_gzip(request, response):
         return response
     return compress(response)
@@ -107,11 +109,11 @@ def compress(response: Response) -> Response:
 
 
 def chunk(pieces: Iterable[bytes], size: int) -> bytes:
-    """One chunk of a chunked body holding all the pieces."""
+    """Returns one chunk of a chunked body that holds all pieces."""
     return b"".join([b"%x\r\n" % size, *pieces, b"\r\n"])
 
 
 def status_response(error: StatusError) -> Response:
-    """The `v1.Status` of an error as JSON."""
+    """Returns the `v1.Status` of an error as JSON."""
     headers = (("Retry-After", str(error.retry_after)),) if error.retry_after else ()
     return Response(error.status_code, orjson.dumps(error.wire()), headers=headers)

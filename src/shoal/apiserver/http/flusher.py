@@ -1,8 +1,8 @@
-"""Everything written to streams in one tick of the loop leaves in one callback.
+"""Flushes all streams written to in one event loop tick in one callback.
 
-A change reaches a thousand watchers at once with the same bytes: they are put into a chunk once. When changes
-come faster than they can be handed out, a flush rests as long as it worked, so that the next one carries more:
-a write costs about the same for one event as for ten.
+A change reaches a thousand watchers at once with the same bytes, so the chunk is encoded once. When changes arrive
+faster than they can be sent, the flusher pauses as long as the last flush took, so that the next one carries more: a
+write costs about the same for one event as for ten.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Flusher:
         self._pieces: list[bytes] = []
         self._chunk = b""
         self._rested = 0.0
-        """When the next flush may begin."""
+        """The time (`time.perf_counter()`) before which no flush starts."""
 
     def add(self, sink: Flushed) -> None:
         if not self._waiting:

@@ -1,4 +1,4 @@
-"""What one client may cost the server."""
+"""Per-client limits of the HTTP server: sizes, timeouts and connection count."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from enum import Enum, auto
 
 
 class Phase(Enum):
-    """What the server waits for on a connection that has nothing under way."""
+    """The event a connection waits for while no request is in progress."""
 
     IDLE = auto()
     HEAD = auto()
     BODY = auto()
     STALLED = auto()
-    """The peer does not take what was written."""
+    """The peer does not read the response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,17 +22,17 @@ class Limits:
     max_header_bytes: int = 64 * 1024
     """Request line and headers together, and again for trailers."""
     header_timeout: float = 32.0
-    """From a request's first byte to the end of its headers; also the TLS handshake."""
+    """Seconds from the first byte of a request to the end of its headers. Also the limit of the TLS handshake."""
     body_timeout: float = 60.0
-    """From the end of the headers to the end of the body."""
+    """Seconds from the end of the headers to the end of the body."""
     idle_timeout: float = 180.0
-    """Silence between two requests, or an answer of which the peer takes nothing."""
+    """Seconds of silence between two requests, or while the peer reads nothing of a response."""
     max_connections: int = 0
-    """0 is no limit; one above it is closed unanswered."""
+    """0 means no limit. A connection above the limit is closed without a response."""
     max_pending: int = 16 * 1024 * 1024
-    """A stream whose peer is this far behind is aborted."""
+    """A stream is aborted when its peer is this many bytes behind."""
     gzip_from: int = 128 * 1024
-    """Bodies of this size are compressed for clients that accept it; 0 is never."""
+    """Smallest body that is compressed for clients that accept gzip. 0 disables compression."""
 
     def timeout(self, phase: Phase) -> float:
         if phase is Phase.HEAD:

@@ -1,8 +1,8 @@
-"""Takes connections off a listening socket and greets them: from both ends of those who wait, some in a turn.
+"""Accepts connections and starts their TLS handshakes, alternating between the newest and the oldest waiting ones.
 
-An event loop of its own accord takes one connection a turn, in the order they came. When hundreds connect at once to a
-busy server, a health probe that comes last would wait for all of them; here it is greeted next, and so is one that came
-just before them. What waits too long to be greeted is closed: its client has given up, or will come again.
+An event loop by itself accepts one connection a turn, in arrival order. When hundreds connect at once to a busy server,
+a health probe that arrives last would wait for all of them. Here it is served next, and so is one that arrived just
+before them. A connection that waits too long for its handshake is closed: its client has given up or will retry.
 """
 
 from __future__ import annotations
@@ -17,27 +17,31 @@ from functools import partial
 
 _BACKLOG = 1024
 _PEER_ALIVE_AFTER = 180
-"""Seconds of silence after which TCP asks whether the peer is still there: a watch may be silent for hours."""
+"""Idle seconds before TCP keepalive probes start. A watch may be silent for hours."""
 _AT_ONCE = 64
-"""Connections greeted in one turn, the newest and the oldest half and half: a TLS handshake costs 0.6 ms."""
+"""Handshakes started in one turn, half from the newest and half from the oldest connections. A TLS handshake costs 0.6
+ms.
+"""
 _MOST_WAITING = 4096
 _PAUSE = 1.0
-"""Seconds until it is tried again after the process had no more descriptors."""
+"""Seconds before accepting again after the process ran out of file descriptors."""
 
 
 class Listener:
     def __init__(self, factory: Callable[[], asyncio.Protocol], patience: float) -> None:
-        """`patience`: seconds that a connection waits to be greeted, and again those of its handshake."""
+        """`handshake_timeout` is the number of seconds an accepted connection may wait for its handshake, and again the
+        limit of the handshake itself.
+        """
         self._factory, self._patience = factory, patience
         self._socket: socket.socket | None = None
         self._waiting: deque[tuple[float, socket.socket]] = deque()
         self._greeting: set[asyncio.Task[None]] = set()
         self._scheduled = False
         self.ssl_context: ssl.SSLContext | None = None
-        """With which the next connections are greeted."""
+        """The TLS context of new connections."""
 
     def start(self, host: str, port: int, ssl_context: ssl.SSLContext | None) -> int:
-        """Listens and returns the port: the one asked for, or a free one for 0."""
+        """Listens and returns the port: the requested one, or a free one for 0."""
         self._loop = asyncio.get_running_loop()
         self.ssl_context = ssl_context
         self._socket = _listen(host, port)
@@ -45,7 +49,7 @@ class Listener:
         return int(self._socket.getsockname()[1])
 
     def close(self) -> None:
-        """Takes nothing more; who had connected before is still greeted."""
+        """Stops accepting. Handshakes of connections that were accepted before still run."""
         if self._socket is not None:
             self._take()
             self._loop.remove_reader(self._socket)
@@ -53,7 +57,7 @@ class Listener:
             self._socket = None
 
     async def drop(self) -> None:
-        """Lets go of those who are not through their greeting."""
+        """Closes connections whose handshake is not complete."""
         while self._waiting:
             self._waiting.pop()[1].close()
         for task in self._greeting:
@@ -98,7 +102,7 @@ class Listener:
             self._loop.call_soon(self._greet)
 
     async def _greeted(self, taken: socket.socket) -> None:
-        with suppress(OSError):  # ssl.SSLError is one: the peer does not speak TLS, or has gone
+        with suppress(OSError):  # ssl.SSLError is an OSError: the peer does not speak TLS or disconnected
             await self._loop.connect_accepted_socket(
                 self._factory,
                 taken,
@@ -109,7 +113,7 @@ class Listener:
 
     def _ended(self, taken: socket.socket, task: asyncio.Task[None]) -> None:
         self._greeting.discard(task)
-        if task.cancelled():  # perhaps before it had begun, and nobody else knows of the socket
+        if task.cancelled():  # perhaps before it started, so nothing else closes the socket
             taken.close()
 
 

@@ -1,7 +1,7 @@
-"""Bytes into requests: httptools callbacks, the limits on what a client may send, and what is refused.
+"""Parses bytes into requests: httptools callbacks, request limits and rejections.
 
-Everything a client sent ends up in `ready`, in order: requests to answer, and at most one refusal, after
-which nothing more is read. No transport here, and no clock.
+Everything a client sends ends up in `parsed`, in order: requests, and at most one error, after which nothing more is
+read. There is no transport and no clock here.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _READ, _VERSION = b"GET ", b" HTTP/1.1\r\n"
 
 @dataclass(slots=True)
 class Incoming:
-    """A complete request and how its answer has to be framed."""
+    """A complete request and the framing its response needs."""
 
     request: Request
     keep_alive: bool
     chunks: bool
-    """False for HTTP/1.0: a stream ends with the connection."""
+    """False for HTTP/1.0: a stream then ends with the connection."""
     upgrade: bool = False
     """The client offers another protocol on this connection."""
 
@@ -52,9 +52,11 @@ class RequestReader:
         self._refusal: StatusError | None = None
         self.ready: deque[Incoming | StatusError] = deque()
         self.ended = False
-        """Nothing more is read: the last request closes the connection, or was refused."""
+        """Nothing more is read: the last request closes the connection or was rejected."""
         self.hasty = False
-        """Bytes came after the last request: of a protocol that was not agreed on yet, if it was an upgrade."""
+        """Bytes arrived after the last request. After an upgrade request they belong to a protocol that was not agreed
+        on yet.
+        """
         self.phase = Phase.IDLE
         self.wants_continue = False
         self._target = b""
@@ -64,13 +66,13 @@ class RequestReader:
         self._version = ""
         self._body: list[bytes] = []
         self._size = 0
-        """Of the body so far."""
+        """Body bytes received so far."""
         self._fed = 0
-        """Bytes since httptools last reported progress."""
+        """Bytes fed since httptools last reported progress."""
         self._bound = 0
-        """The head being read is not longer than this."""
+        """Upper bound of the length of the current head."""
         self._known = b""
-        """All that followed the target in a read that came in one piece; empty: there was none."""
+        """Everything after the target of the last GET that arrived in one piece. Empty if there was none."""
         self._known_headers: dict[str, str] = {}
 
     def feed(self, data: bytes) -> None:
@@ -87,7 +89,7 @@ class RequestReader:
         self._fed += len(data)
         try:
             self._parser.feed_data(data)
-            # httptools keeps an unfinished header or trailer to itself, so its length is only seen here.
+            # httptools does not report an unfinished header or trailer, so its length is only visible here.
             if self._fed > self._limits.max_header_bytes:
                 self._refuse(_headers_too_large(self._limits))
         except httptools.HttpParserUpgrade as upgrade:
@@ -100,16 +102,18 @@ class RequestReader:
         if begins and self.phase is _IDLE and len(self.ready) == before + 1 and not self.ended:
             self._remember(data)
 
-    # --- reads that differ in their target only, as those of one client mostly do: a parser would find the same again
+    # --- fast path: most GETs of one client differ only in their target, so the headers need not be parsed again
 
     def _remember(self, data: bytes) -> None:
-        """What came is one request; if it is a read without a body, its headers need not be parsed a second time."""
+        """Keeps the headers of a bodyless GET that arrived as exactly one request, for `_parse_from_cache`."""
         at = data.find(_VERSION)
         if data[:at] == _READ + self._target and not self._size and not self._repeated:
             self._known, self._known_headers = data[at:], self._headers
 
     def _read_again(self, data: bytes) -> bool:
-        """Whether this is such a read, which then is ready. Any doubt about it is left to the parser."""
+        """Returns True if the data is a GET with the cached headers and appends it to `parsed`. Any doubtful request is
+        left to the parser.
+        """
         target = data[len(_READ) : -len(self._known)]
         if not data.startswith(_READ) or not target.isascii() or len(data) > self._limits.max_header_bytes:
             return False
@@ -140,7 +144,7 @@ class RequestReader:
     def on_headers_complete(self) -> None:
         self.phase = _BODY
         self._fed = 0
-        # Taken now: httptools reports trailers as headers later, and they must not pass for some.
+        # Copied now: httptools later reports trailers as headers, and they must not be taken for headers.
         lines = self._lines
         self._headers = headers = dict(lines)
         if len(headers) != len(lines):
@@ -176,7 +180,7 @@ class RequestReader:
             self._remote,
             self._repeated,
         )
-        # What follows an upgrade request is no HTTP/1.1 any more.
+        # Bytes after an upgrade request are not HTTP/1.1.
         upgrade = parser.should_upgrade()
         keep_alive = parser.should_keep_alive() and not upgrade
         self.ready.append(Incoming(request, keep_alive, self._version == "1.1", upgrade))
@@ -197,7 +201,7 @@ class RequestReader:
             self._refuse(BadRequest("Transfer-Encoding is not part of HTTP/1.0"))
 
     def _check_length(self) -> None:
-        """Only called where the head may be too large: measuring it would cost every request."""
+        """Called only if the head may be too large: measuring it costs every request."""
         length = len(self._target) + sum(len(name) + len(value) + 4 for name, value in self._lines)
         if length > self._limits.max_header_bytes:
             self._refuse(_headers_too_large(self._limits))

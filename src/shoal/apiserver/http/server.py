@@ -1,4 +1,4 @@
-"""Keeps the open connections and their deadlines, and ends them."""
+"""The HTTP server: owns the open connections, enforces their deadlines and shuts them down."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from shoal.objects.wire import Handler, Response
 _LOOK_SECONDS = 0.25
 _CROWD = 256
 _STREAMS_AT_ONCE, _STREAMS_PAUSE = 100, 0.1
-"""How streams are ended when the server stops: all who followed them begin anew elsewhere, in the same moment."""
+"""Streams are ended in batches on shutdown, because all their clients reconnect elsewhere at once."""
 
 
 class HttpServer:
@@ -47,7 +47,7 @@ class HttpServer:
         self._one_gone: asyncio.Event | None = None
 
     async def start(self, host: str, port: int, ssl_context: ssl.SSLContext | None = None) -> int:
-        """Listens and returns the port: the one asked for, or a free one for 0."""
+        """Listens and returns the port: the requested one, or a free one for 0."""
         loop = asyncio.get_running_loop()
         self._one_gone, self.draining = None, False
         self.flusher = Flusher(loop)
@@ -56,7 +56,7 @@ class HttpServer:
         return self._listener.start(host, port, ssl_context)
 
     def renew(self, ssl_context: ssl.SSLContext) -> None:
-        """From now on connections begin with this context."""
+        """Sets the TLS context of new connections."""
         if self._listener is not None:
             self._listener.ssl_context = ssl_context
 
@@ -65,15 +65,15 @@ class HttpServer:
         return len(self._connections) > _CROWD
 
     def drain(self) -> None:
-        """Serves on; each client is told with its next answer to come back on another connection."""
+        """Keeps serving, but every response tells its client to reconnect (`Connection: close`)."""
         self.draining = True
 
     async def stop(self, grace: float, linger: float = 0.0) -> None:
-        """Accepts nothing more, ends streams properly, and gives what is under way `grace` seconds.
+        """Stops accepting, ends streams cleanly, and gives requests in progress `grace_seconds`.
 
-        Who has connected and not asked yet may do so for `linger` seconds: a request that is on its way when its
-        connection is closed is lost, and its client cannot know whether it was carried out. Upgraded connections go
-        last: requests that are under way may be answered through them.
+        A client that is connected but has not sent a request yet may do so for `linger_seconds`: a request in transit
+        when its connection is closed is lost, and the client cannot know whether it was executed. Hijacked connections
+        are closed last, because requests in progress may be answered through them.
         """
         if self._listener is None:
             return
@@ -90,7 +90,7 @@ class HttpServer:
         self._listener = None
 
     def admit(self, connection: Connection) -> bool:
-        """Takes a new connection, unless it is one too many or comes after the end."""
+        """Registers a new connection. Returns False above `max_connections` or after shutdown."""
         count = len(self._connections) + len(self._upgraded)
         if self._one_gone is not None or 0 < self.limits.max_connections <= count:
             return False
@@ -114,15 +114,15 @@ class HttpServer:
     async def _linger(self, seconds: float) -> None:
         end = asyncio.get_running_loop().time() + seconds
         while asyncio.get_running_loop().time() < end:
-            # The first time too: a connection may be in its handshake, and not be known here.
+            # Sleeps before the first check too: a connection in its handshake is not registered yet.
             await asyncio.sleep(min(_LOOK_SECONDS, seconds))
             if all(connection.streams for connection in self._connections):
                 return
 
     async def _end_streams(self, grace: float) -> None:
-        """Bit by bit; none is cut off."""
+        """Ends streams in batches; none is aborted."""
         streams = [connection for connection in self._connections if connection.streams]
-        # However many there are, half of the time is for what is under way.
+        # Half of the grace period is left for requests in progress, whatever the number of streams.
         at_once = max(_STREAMS_AT_ONCE, int(len(streams) * _STREAMS_PAUSE / max(grace / 2, _STREAMS_PAUSE)))
         for first in range(0, len(streams), at_once):
             if first:
@@ -150,7 +150,7 @@ class HttpServer:
         return True
 
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
-        """One timer for all connections: a deadline then costs a request nothing but an attribute."""
+        """One timer serves all connections, so a deadline costs a request no more than an attribute."""
         self.now = loop.time()
         self.date = date_line(self._clock.now())
         for connection in [each for each in self._connections if each.deadline < self.now]:

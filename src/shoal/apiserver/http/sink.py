@@ -1,7 +1,7 @@
-"""The writing end of a streamed answer (`objects.wire.Sink`).
+"""The writing end of a streamed response (`objects.wire.Sink`).
 
-What is written in one loop tick leaves as one chunk. While the peer is behind, pieces are held as they
-came, unjoined: events are encoded once and shared by all their watchers, so a slow one costs references.
+Everything written in one event loop tick is sent as one chunk. While the peer is behind, pieces are buffered unjoined:
+events are encoded once and shared by all watchers, so a slow watcher costs only references.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ log = logging.getLogger(__name__)
 
 
 class Stream(Protocol):
-    """What a sink needs of its connection."""
+    """The connection as the sink uses it."""
 
     @property
     def paused(self) -> bool:
-        """The transport holds enough; wait for `StreamSink.flush`."""
+        """True while the transport's buffer is full. `StreamSink.flush` is called when it drains."""
 
     def stream_ended(self) -> None: ...
 
@@ -100,14 +100,14 @@ class StreamSink:
         self._drained = callback
 
     def drop(self) -> None:
-        """The connection is gone, or the answer became another one: nothing more leaves."""
+        """Discards the buffer. Called when the connection is lost or the response was replaced by another one."""
         self._closed = self._ended = True
         self._pieces.clear()
         self._held = 0
         self._notify()
 
     def flush(self) -> None:
-        """Hands the transport what is held, as far as it takes it."""
+        """Writes buffered pieces to the transport until it pauses."""
         while not self._ended and not self._stream.paused and (self._head or self._pieces or self._closed):
             size, pieces = self._take()
             last = self._closed and not self._pieces
@@ -124,10 +124,9 @@ class StreamSink:
             self._drained()
 
     def tick(self) -> None:
-        """Called by the flusher, once for all that was written in one tick of the loop."""
+        """Called by the flusher once for everything written in one event loop tick."""
         if self._scheduled and not self._limit:
-            # The first burst (a watch's initial events) is the client's own wish: only what it falls
-            # behind after that counts.
+            # The client asked for the first burst (a watch's initial events), so the limit is counted on top of it.
             self._limit = self._max_pending + self._held
         self._scheduled = False
         self.flush()
@@ -147,7 +146,7 @@ class StreamSink:
         return size, taken
 
     def _notify(self) -> None:
-        # Later, never at once: whoever writes to many sinks in a loop must not see its own set change.
+        # Deferred: a caller that iterates over its sinks while writing must not see its set change.
         for callback in self._callbacks:
             self._loop.call_soon(callback)
         self._callbacks.clear()

@@ -1,6 +1,6 @@
-"""A connection that speaks another protocol now: bytes go to its receiver, and the server can still end it.
+"""A hijacked connection: after 101 its bytes go to a receiver of another protocol, but the server can still close it.
 
-No deadline of requests holds here. Whether the peer is alive is the protocol's business.
+Request deadlines do not apply here. Liveness of the peer is checked by the protocol itself.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Upgraded(asyncio.Protocol):
         self._paused = False
 
     def begin(self, answer: Upgrade, opening: bytes) -> None:
-        """Answers 101 and hands the connection over."""
+        """Writes the 101 head and hands the connection to the receiver."""
         self._transport.set_protocol(self)
         self._transport.write(opening)
         self._receiver = answer.start(self._transport)

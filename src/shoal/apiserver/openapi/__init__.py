@@ -1,4 +1,4 @@
-"""OpenAPI v3: what a logical cluster serves, one document per group and version, built when asked for."""
+"""OpenAPI v3 and v2 of a logical cluster: one v3 document per group and version, built on first request."""
 
 from shoal.apiserver.openapi.service import OpenApi
 

@@ -1,4 +1,4 @@
-"""The OpenAPI v3 document of one group and version: its paths, and every schema these refer to."""
+"""Builds the OpenAPI v3 document of one group and version: its paths, and every schema they refer to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Object = dict[str, Any]
 _GVK = "x-kubernetes-group-version-kind"
 _CONVENTIONS = "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md"
 _EVERY_GROUP = {META + "DeleteOptions": "DeleteOptions", META + "WatchEvent": "WatchEvent"}
-"""Kinds that every group and version has under its own name."""
+"""Kinds that every group and version publishes under its own group, version and kind."""
 
 
 def make_document(group: str, version: str, resources: list[Resource]) -> Object:
@@ -35,7 +35,7 @@ def make_document(group: str, version: str, resources: list[Resource]) -> Object
 
 
 def _schemas(group: str, version: str, resources: list[Resource], wanted: set[str]) -> dict[str, Object]:
-    """The wanted schemas and all they refer to, by name and in its order."""
+    """Returns the referenced schemas and all schemas they refer to, sorted by name."""
     found: dict[str, Object] = {}
     waiting = list(wanted)
     for resource in resources:
@@ -43,7 +43,7 @@ def _schemas(group: str, version: str, resources: list[Resource], wanted: set[st
         found[object_name(resource)] = schema
         if resource.custom:
             found[list_name(resource)] = _list_schema(resource)
-            # Not searched for references: a default or an example in it may look like one.
+            # Not searched for references: a default or an example in a custom schema may look like one.
             waiting += [META + "ObjectMeta", META + "ListMeta"]
         else:
             waiting.extend(references(schema))
@@ -59,7 +59,7 @@ def _schemas(group: str, version: str, resources: list[Resource], wanted: set[st
 
 
 def _marked(schema: Object, group: str, version: str, kind: str) -> Object:
-    """The schema with its group, version and kind, by which clients find it."""
+    """Returns the schema with its group, version and kind, by which clients find it."""
     if _GVK in schema:
         return schema
     return {**schema, _GVK: [{"group": group, "kind": kind, "version": version}]}

@@ -1,6 +1,6 @@
-"""OpenAPI v2 documents in the protobuf form that clients of Go read: the messages of gnostic's openapi.v2.
+"""Encodes OpenAPI v2 documents as the protobuf that Go clients read: the messages of gnostic's openapi.v2.
 
-Free values (defaults, enums, `x-` extensions) travel as YAML text in it, for which JSON will do.
+Free-form values (defaults, enums, `x-` extensions) are YAML text in it. JSON is valid YAML, so JSON is written.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ Object = dict[str, Any]
 MEDIA_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
 _Fields = dict[str, tuple[int, str]]
-"""Key -> number and how its value is written: a name in `_WRITERS`, or `*` for each of a list."""
+"""Key -> field number and encoder: a name in `_ENCODERS` or `_MESSAGES`, with a `*` prefix for each item of a list."""
 
 
 def _numbered(start: int) -> _Fields:
-    """The constraints that parameters have, from `type` at its number on."""
+    """Returns the constraint fields of a parameter, numbered from `type` on."""
     return {
         "type": (start, "text"),
         "format": (start + 1, "text"),
@@ -33,7 +33,7 @@ def _numbered(start: int) -> _Fields:
 _PARAMETER: _Fields = {"required": (1, "flag"), "in": (2, "text"), "description": (3, "text"), "name": (4, "text")}
 _OPERATION = "operation"
 _MESSAGES: dict[str, tuple[_Fields, int]] = {
-    # Of each message: its fields, and the number of its extensions.
+    # For each message: its fields, and the field number of its extensions.
     "document": (
         {
             "swagger": (1, "text"),

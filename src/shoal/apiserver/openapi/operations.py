@@ -1,6 +1,6 @@
-"""The paths of a group and version and what may be done at each, in upstream's names.
+"""The paths of a group and version and their operations, with upstream's operation ids.
 
-Only what this server does is listed: no `/watch/` paths, JSON alone for answers.
+Only what this server supports is published: no `/watch/` paths, and JSON as the only response type.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class _Verb:
     method: str
     action: str
     operation: str
-    """How its operationId begins."""
+    """Prefix of the operationId."""
     said: str
-    """Its description; {} is the kind, or what of the kind."""
+    """Description template. {} is the kind or the subresource of the kind."""
     parameters: list[Object]
     codes: tuple[str, ...] = ("200",)
     types: tuple[str, ...] = (JSON,)
-    """What its answers may be."""
+    """Media types of its responses."""
 
 
 _COLLECTION = {
@@ -55,7 +55,7 @@ _SAID = {"200": "OK", "201": "Created", "202": "Accepted"}
 
 
 def object_name(resource: Resource) -> str:
-    """The name of a resource's schema: `io.k8s.api.core.v1.ConfigMap`, `com.example.v1.Widget`."""
+    """Returns the name of a resource's schema: `io.k8s.api.core.v1.ConfigMap`, `com.example.v1.Widget`."""
     return _schema_name(resource, resource.kind)
 
 
@@ -86,7 +86,7 @@ def make_paths(group: str, version: str, resources: list[Resource]) -> dict[str,
 
 
 class _Paths:
-    """Of one resource and its subresources."""
+    """Builds the paths of one resource and its subresources."""
 
     def __init__(self, resource: Resource, root: str, tag: str, group_version: str) -> None:
         self._resource = resource
@@ -131,7 +131,6 @@ class _Paths:
         return self._described(verb, what, suffix, self._gvk, _ref(answer), name)
 
     def _below(self, verb: _Verb, name: str, gvk: Object) -> Object:
-        """An operation of a subresource."""
         kind = self._resource.kind
         what = _with_article(kind) if verb.action == "post" else f"the specified {kind}"
         suffix = self._scoped(kind) + name.title().replace("/", "")
@@ -170,7 +169,9 @@ class _Paths:
         return {"content": _content(_ref(schema), *types), "required": True}
 
     def _connect(self, method: str, what: str, suffix: str, gvk: Object) -> Object:
-        """A subresource that is a connection (exec, proxy): its kind is made of query parameters only."""
+        """Returns the operation of a connecting subresource (exec, proxy), whose kind consists of query parameters
+        only.
+        """
         return {
             "description": f"connect {method.upper()} requests to {what}",
             "operationId": f"connect{self._group_version}{method.title()}{suffix}",
@@ -209,6 +210,6 @@ def _with_article(kind: str) -> str:
 
 
 def _camel(text: str, first: bool = False) -> str:
-    """`rbac.authorization` as `rbacAuthorization`."""
+    """Converts `rbac.authorization` to `rbacAuthorization`."""
     head, *tail = text.replace("-", ".").split(".")
     return "".join([head[:1].upper() + head[1:] if first else head, *(part[:1].upper() + part[1:] for part in tail)])

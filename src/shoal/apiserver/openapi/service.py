@@ -1,8 +1,8 @@
-"""/openapi/v3 and below it: the index, and a document per group and version; /openapi/v2, the same in one.
+"""Serves /openapi/v3 (the index and one document per group and version) and /openapi/v2 (one document for all).
 
-The index needs no document: a hash of what a document would be made of stands for it. Documents are built on
-their first request and kept as bytes as long as a registry that serves them lives; registries that serve the
-same share them. The protobuf form of v3 is refused.
+The index needs no document: it uses a hash of everything a document is built from. Documents are built on their first
+request and kept as bytes as long as a registry that serves them lives. Registries that serve the same share them. The
+protobuf form of v3 is rejected.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from shoal.objects.wire import Request, Response
 GroupVersion = tuple[str, str]
 
 _PROTOBUF = (gnostic.MEDIA_TYPE, gnostic.MEDIA_TYPE.replace("v2.v1", "v2@v1"))
-"""The second is how it was called before 1.27; what is sent has the new name, as upstream."""
+"""The second is the name before 1.27. As upstream, responses carry the new name."""
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
@@ -35,7 +35,7 @@ class _Document:
 
 @dataclass(slots=True)
 class _Published:
-    """What is known of one registry: `api/v1` -> its group and version, its hash, its document once built."""
+    """Documents of one registry: `api/v1` -> its group and version, its hash, and its document once built."""
 
     served: dict[str, GroupVersion]
     hashes: dict[str, str]
@@ -48,7 +48,7 @@ class OpenApi:
         self._shared: WeakValueDictionary[str, _Document] = WeakValueDictionary()
 
     def answer(self, registry: Registry, rest: str, request: Request, query: dict[str, str]) -> Response:
-        """`rest` is what follows /openapi/."""
+        """`subpath` is the path after /openapi/."""
         published = self._published.get(registry)
         if published is None:
             published = self._published[registry] = _publish(registry)
@@ -109,7 +109,7 @@ def _publish(registry: Registry) -> _Published:
 
 
 def _index(published: _Published, path: str, request: Request) -> Response:
-    """kubectl takes these addresses from the host's root, so they repeat the path this one was asked by."""
+    """kubectl resolves these URLs from the host's root, so they repeat the path of the request."""
     paths = {name: {"serverRelativeURL": f"{path}/{name}?hash={digest}"} for name, digest in published.hashes.items()}
     body = orjson.dumps({"paths": paths})
     digest = hashlib.sha256(body).hexdigest().upper()
@@ -123,7 +123,7 @@ def _is_known(request: Request, digest: str) -> bool:
 
 
 def _hash(resources: list[Resource]) -> str:
-    """Differs whenever the document would. The built-in schemas change with the release only."""
+    """Returns a hash that differs whenever the document would. Built-in schemas change only with the release."""
     parts = [__version__, *(_trait(resource) for resource in resources)]
     return hashlib.sha256(orjson.dumps(parts)).hexdigest().upper()
 
@@ -142,6 +142,6 @@ def _trait(resource: Resource) -> list[object]:
         resource.scale is not None,
         resource.subresources,
         resource.selectable,
-        # A schema without a hash of its own is hashed as a whole: two of them must never pass for one.
+        # A schema without its own hash is hashed as a whole, so that two different schemas never get the same hash.
         resource.schema_hash or resource.schema(),
     ]

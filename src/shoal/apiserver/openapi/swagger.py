@@ -1,7 +1,7 @@
-"""The OpenAPI v2 document of all a registry serves, made of the v3 documents of its groups.
+"""Builds the OpenAPI v2 document of everything a registry serves from the v3 documents of its groups.
 
-kubectl before 1.29 validates by it, and newer ones ask it about kinds that v3 does not know. What v2 cannot say
-(alternatives, nullable) is left out as upstream does, so that clients take such values as they are.
+kubectl before 1.29 validates by it, and newer versions use it for kinds that v3 does not have. Constructs v2 cannot
+express (alternatives, nullable) are dropped as upstream does, so that clients accept such values.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _SELECTABLE = "x-kubernetes-selectable-fields"
 _NEW = "#/components/schemas/"
 _UNKNOWN = {"oneOf", "anyOf", "not", "allOf", "nullable", "default"}
 _STRINGS = {"io.k8s.apimachinery.pkg.api.resource.Quantity", "io.k8s.apimachinery.pkg.util.intstr.IntOrString"}
-"""Alternatives of string and number, which v2 calls strings."""
+"""Alternatives of string and number, which v2 declares as strings."""
 
 
 def make_swagger(documents: Iterable[Object]) -> Object:
@@ -46,7 +46,7 @@ def make_swagger(documents: Iterable[Object]) -> Object:
 
 def _definition(name: str, schema: Object) -> Object:
     if _GVK in schema and schema.get("x-kubernetes-preserve-unknown-fields") is True:
-        # kubectl would refuse whatever is not named, were anything named.
+        # kubectl would reject undeclared fields if any field were declared.
         return {"type": "object"} | {key: schema[key] for key in (_GVK, _SELECTABLE) if key in schema}
     made = _schema(schema)
     return {**made, "type": "string"} if name in _STRINGS else made
@@ -64,7 +64,7 @@ def _schema(schema: Object) -> Object:
         made["default"] = schema["default"]
     open_ended = schema.get("x-kubernetes-preserve-unknown-fields") is True
     if schema.get("nullable") or open_ended:
-        # kubectl takes a value of no type as it is, and a type without its parts as a mistake.
+        # kubectl accepts a value without a type as it is, but reports a type without its parts as an error.
         for key in ("properties", "items", *(("type",) if schema.get("nullable") or _is_object(schema) else ())):
             made.pop(key, None)
     if "properties" in made:

@@ -1,4 +1,4 @@
-"""Admission policies of logical clusters: which there are and whom they concern, their parameters, their authorizer.
+"""Admission policies of logical clusters: which exist, what they match, and their CEL authorizer.
 
-When they are asked about a write is `admission.policies`; what they say is `kinds.policies`.
+`admission.policies` evaluates them for a write; `kinds.policies` implements one evaluation.
 """

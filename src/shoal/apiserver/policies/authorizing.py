@@ -1,4 +1,4 @@
-"""What `authorizer` in an expression asks: the authorizer of the server, about the user or a ServiceAccount."""
+"""The `authorizer` variable of CEL expressions: asks the server's authorizer about the user or a ServiceAccount."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def asking(authorizer: Authorizer, user: User, cluster: str) -> Callable[[Wish], Decided]:
-    # Only requests that a policy or condition looks at need CEL.
+    # CEL is imported only for requests that a policy or match condition evaluates.
     from shoal.objects.cel.library.authz import Decided  # noqa: PLC0415
 
     def ask(wish: Wish) -> Decided:

@@ -1,6 +1,7 @@
-"""Which policies a logical cluster has, read and compiled once per change; a cluster without any costs two looks.
+"""The admission policies of each logical cluster, compiled once per change. A cluster without policies costs two
+lookups.
 
-Policies are asked in the order of their names, and of each the bindings likewise. A policy without a binding is none.
+Policies run in the order of their names, and so do the bindings of each. A policy without a binding is ignored.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ OWN = frozenset({
     "validatingadmissionpolicies", "validatingadmissionpolicybindings", "mutatingadmissionpolicies",
     "mutatingadmissionpolicybindings",
 })  # fmt: skip
-"""Whoever wrote a policy that refuses everything can still take it back."""
+"""Exempt from policies, so that a policy that denies everything can still be removed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Aim:
-    """What of a match is settled by what is written, before the object is seen."""
+    """The part of a match that depends only on operation and resource, before the object is known."""
 
     match: Match
     included: tuple[tuple[Resource, frozenset[str]], ...]
-    """In which version the object is shown, and of which names the rule is (empty: of any)."""
+    """The resource version the object is shown in, and the names the rule covers (empty: any)."""
     excluded: tuple[frozenset[str], ...]
 
     def shown(self, name: str) -> Resource | None:
-        """None: the object is not meant."""
+        """Returns None if the object does not match."""
         if any(not names or name in names for names in self.excluded):
             return None
         return next((shown for shown, names in self.included if not names or name in names), None)
@@ -49,7 +50,7 @@ class Concerned:
 
 
 Wanted = tuple[tuple[Concerned, ...], tuple[Concerned, ...]]
-"""Mutating and validating policies that a rule makes look at a write."""
+"""Mutating and validating policies whose rules match a write."""
 NOBODY: Wanted = ((), ())
 
 
@@ -65,7 +66,7 @@ class Found:
 
     def _look(self, operation: str, resource: Resource, subresource: str, others: list[Resource]) -> Wanted:
         look = _Look(operation, resource, subresource, others)
-        # There is nothing to change in a deletion.
+        # A deletion has no object to mutate.
         mutating = () if operation == "DELETE" else look.concerned(self.mutating)
         return mutating, look.concerned(self.validating)
 
@@ -83,7 +84,7 @@ class Policies:
                 kind.listen("*", self._changed)
 
     def of(self, cluster: str) -> Found | None:
-        """None where there are none."""
+        """Returns None if the cluster has none."""
         mutating, validating = self._bound
         if cluster not in mutating.tables and cluster not in validating.tables:
             return None
@@ -104,7 +105,7 @@ def _policies(policies: Kind, bindings: Kind, cluster: str) -> tuple[Policy, ...
     table, bound = policies.tables.get(cluster), bindings.tables.get(cluster)
     if not table or not bound or not bound.entries:
         return ()
-    # Only clusters with policies need CEL; a server without any starts without it.
+    # CEL is imported only for clusters with policies.
     from shoal.kinds.policies.reading import read_binding, read_policy  # noqa: PLC0415
 
     by_policy: dict[str, list[Binding]] = {}
@@ -145,7 +146,7 @@ class _Look:
         return Aim(match, included, excluded)
 
     def _matching(self, rules: tuple[NamedRule, ...], exact: bool) -> tuple[tuple[Resource, frozenset[str]], ...]:
-        """As it was written first; then as the rules that are about an equivalent have it."""
+        """The written version first, then the equivalents that rules match."""
         found = []
         for candidates in ([self.resource],) if exact else ([self.resource], self.others):
             for named in rules:

@@ -1,4 +1,4 @@
-"""One verb, one file; here, which of them answers a call."""
+"""Verbs, one module each. This module selects the verb of a request."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ REVIEWS = ("authentication.k8s.io", "authorization.k8s.io")
 
 
 def find_read(call: Call) -> Read | None:
-    """What answers the call at once; None when it has to wait for the store (see `find_write`)."""
+    """Returns the verb that answers synchronously; None if the request has to wait (see `find_write`)."""
     reads, writes = _tables(call)
     found = reads.get(call.verb)
     nameless = not call.name and call.verb in ("update", "patch")
@@ -87,12 +87,12 @@ def find_read(call: Call) -> Read | None:
         raise BadRequest("name must be provided")
     if found is None and (call.verb not in writes or nameless or _is_nowhere(call)):
         raise _no_such_method(call)
-    # A webhook converts what is read, and has to be waited for.
+    # Objects converted by a webhook have to be awaited.
     return found if call.resource.conversion is None else None
 
 
 def _no_such_method(call: Call) -> MethodNotSupported:
-    """Upstream has no route for it at a built-in kind, and a handler that knows no verb at a custom one."""
+    """Upstream has no route for the method at a built-in kind, but one handler for all verbs at a custom kind."""
     if not call.resource.custom:
         return MethodNotSupported("the server does not allow this method on the requested resource")
     verb = call.verb if call.verb in READS or call.verb in WRITES else ""
@@ -104,7 +104,7 @@ def _no_such_method(call: Call) -> MethodNotSupported:
 
 
 def _is_nowhere(call: Call) -> bool:
-    """Built-in kinds are made, and deleted together, in a namespace only."""
+    """Built-in kinds are created, and deleted as a collection, only in a namespace."""
     resource = call.resource
     in_one = resource.namespaced and not resource.custom and resource.group not in REVIEWS
     return in_one and not call.namespace and call.verb in ("create", "deletecollection")
@@ -120,7 +120,7 @@ def _tables(call: Call) -> tuple[dict[str, Read], dict[str, Write]]:
     if not subresource:
         if resource.group in REVIEWS and call.verb == "create":
             return {"create": review}, {}
-        # Creations of a kind that is going away are refused by admission, which says why.
+        # Creations of a terminating kind are rejected by admission, which gives the reason.
         allowed = call.verb in resource.verbs or (resource.custom and call.verb == "create")
         if (resource.group, resource.plural) == ("", "bindings"):
             return {}, {"create": bind}

@@ -1,4 +1,4 @@
-"""POST of pods/NAME/binding, and of bindings: the scheduler's word on which node runs a pod."""
+"""POST of pods/NAME/binding and of bindings: assigns a pod to a node."""
 
 from __future__ import annotations
 
@@ -54,8 +54,9 @@ async def bind(core: Core, call: Call) -> Response:
 
 
 async def _bind_only(core: Core, call: Call, node: str, uid: object, now: str) -> Response:
-    """What schedulers do by the thousand: nothing that the client wrote gets into the pod but a name, so that there is
-    nothing else to check."""
+    """The fast path for schedulers: only a node name gets from the client into the pod, so nothing else needs a
+    check.
+    """
     while True:
         entry = call.found()
         pod = entry.object()

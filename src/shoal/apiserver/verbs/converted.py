@@ -1,4 +1,4 @@
-"""Reads of a kind whose versions a webhook converts: what is asked for is converted first, then read as ever."""
+"""Reads of a kind whose versions a webhook converts: the requested objects are converted first, then read as usual."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from shoal.objects.wire import Answer, Sink
 log = logging.getLogger("shoal.apiserver")
 
 ATTEMPTS = 10
-"""Of a list that others write to while it is converted; each leaves only what has changed meanwhile."""
+"""Attempts of a list that is written to while it is converted. Each converts only what changed meanwhile."""
 
 
 def converting(read: Callable[[Core, Call], Answer]) -> Callable[[Core, Call], Awaitable[Answer]]:
@@ -58,11 +58,11 @@ async def _prepare(core: Core, call: Call) -> None:
 
 
 LONGEST = 10_000
-"""Changes that wait for a webhook that does not answer."""
+"""Events that may wait for a webhook that does not respond."""
 
 
 class ConvertingWatcher(Watcher):
-    """Nothing is told before it is converted, and nothing out of its order: what is to be told waits in line."""
+    """Queues events until they are converted, so that they are sent in order."""
 
     def start(self, sink: Sink) -> None:
         self._line: deque[Callable[[], None] | Change] = deque()
@@ -77,7 +77,7 @@ class ConvertingWatcher(Watcher):
     def deliver(self, change: Change) -> None:
         self._later(change)
         if len(self._line) > LONGEST:
-            self.end()  # who watches begins anew, and is told of the newest state only
+            self.end()  # the client reconnects and gets only the newest state
 
     def _later(self, told: Callable[[], None] | Change) -> None:
         self._line.append(told)

@@ -40,7 +40,7 @@ async def create(core: Core, call: Call) -> Response:
     if call.name:
         if not call.resource.custom:
             raise MethodNotSupported("the server does not allow this method on the requested resource")
-        # A custom kind has one handler for all of its paths: what is made is called as it says itself.
+        # A custom kind has one handler for all of its paths: the object's own name counts.
         call.target = call.target._replace(name="")
     options = write_options(call.query, "CreateOptions")
     obj = read_body(call.request, call.resource.kind)
@@ -52,7 +52,7 @@ async def create(core: Core, call: Call) -> Response:
 
 
 async def create_object(core: Core, call: Call, options: WriteOptions, obj: Object, owned: bool) -> Response:
-    """From a decoded, pruned object on. `owned`: an apply patch has set managedFields already."""
+    """Creates a decoded, pruned object. `managed_fields_set`: an apply patch has set managedFields already."""
     resource = call.resource
     generated = not obj["metadata"].get("name") and bool(obj["metadata"].get("generateName"))
     begin(core, call, obj)
@@ -60,11 +60,11 @@ async def create_object(core: Core, call: Call, options: WriteOptions, obj: Obje
     if resource.status and not resource.rules.status_on_create:
         obj.pop("status", None)
         if not resource.custom:
-            # Go writes a struct even when it is empty, and patches build on its being there.
+            # Go encodes an empty struct, and patches rely on the field.
             obj["status"] = {}
     fill_in(call, obj)
     if not owned:
-        # Before what the server adds of its own: that is nobody's.
+        # Before the server adds its own fields, which have no owner.
         own(core, call, options, None, obj)
     resource.rules.prepare_create(obj)
     admit(core, call, obj, None)
@@ -78,7 +78,7 @@ async def create_object(core: Core, call: Call, options: WriteOptions, obj: Obje
 async def _reviewed(
     core: Core, call: Call, options: WriteOptions, obj: Object, generated: bool, review: Review
 ) -> Response:
-    """With webhooks in between."""
+    """Creates the object after webhooks and policies."""
 
     def again(changed: Object) -> None:
         name = changed["metadata"].get("name")
@@ -94,7 +94,7 @@ async def _reviewed(
     validate(call, found, None)
     await review.approve(found, None)
     async with turn(core, call):
-        # What held before anybody was waited for has to hold still.
+        # Checked again: state may have changed while webhooks were called.
         admit(core, call, found, None)
         return await _finish(
             core, call, options, found, generated and found["metadata"]["name"] == obj["metadata"]["name"]
@@ -126,7 +126,8 @@ async def _store(core: Core, call: Call, options: WriteOptions, obj: Object, nam
     try:
         revision = await core.store.put(key_of(call, name), value, hidden)
     except CompareFailed:
-        # The other one may be on its way only: who is told that it exists must find it.
+        # The other object may still be on its way to the cache. A client that gets AlreadyExists must be able to read
+        # it.
         await core.store.settled()
         raise _exists(call, name) from None
     data = (

@@ -1,4 +1,4 @@
-"""DELETE of one object and of a collection: finalizers first, then gone."""
+"""DELETE of one object and of a collection: finalizers first, then removal."""
 
 from __future__ import annotations
 
@@ -29,15 +29,17 @@ from shoal.store.interface import CompareFailed
 Object = dict[str, Any]
 
 DELETING = ("delete", "deletecollection")
-"""Verbs webhooks and policies hear of as a DELETE; an eviction they have heard of as what it is."""
+"""Verbs that webhooks and policies get as a DELETE. An eviction was already sent to them as a CREATE of its own
+kind.
+"""
 TOGETHER = 256
-"""Deletions of a collection under way at once: enough for full group commits, no more memory than that."""
+"""Concurrent deletions of a collection: enough for full group commits, no more memory than that."""
 PROPAGATION = {"Orphan": ["orphan"], "Foreground": ["foregroundDeletion"]}
 PROPAGATED = frozenset({"orphan", "foregroundDeletion"})
-"""What the garbage collector waits for; the usual policy, background, leaves nothing behind."""
+"""Finalizers the garbage collector removes. Background deletion, the default, sets none."""
 NEVER_OWNERS = (("", "events"), ("events.k8s.io", "events"))
 ORPHANING = (("", "replicationcontrollers"), ("batch", "jobs"))
-"""Kinds from before there was a policy: who names none keeps the pods."""
+"""Kinds older than propagation policies: without a policy their dependents are orphaned."""
 
 
 async def delete(core: Core, call: Call) -> Response:
@@ -79,7 +81,7 @@ async def _delete_one_of_many(core: Core, call: Call, entry: Entry, options: Del
         call.request, target, call.verb, call.user, call.cluster, call.resource, call.kind, call.view, call.query,
         call.warnings,
     )  # fmt: skip
-    with suppress(NotFound):  # somebody was faster: gone is what was asked for
+    with suppress(NotFound):  # already deleted by another client
         await delete_entry(core, single, entry, options)
 
 
@@ -100,7 +102,9 @@ def _options(call: Call) -> DeleteOptions:
 
 
 async def delete_entry(core: Core, call: Call, entry: Entry, options: DeleteOptions) -> bytes | None:
-    """The marked object's bytes when something still has to happen to it, or could have; None when it is gone."""
+    """Returns the served bytes of an object that is still pending deletion, or that supports graceful deletion; None if
+    it was removed.
+    """
     converts = call.resource.conversion is not None
     while True:
         if converts:
@@ -144,7 +148,7 @@ async def delete_entry(core: Core, call: Call, entry: Entry, options: DeleteOpti
 
 
 def _written_out(options: DeleteOptions) -> Object:
-    """As webhooks are shown them."""
+    """DeleteOptions as webhooks see them."""
     body: Object = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
     preconditions = {"uid": options.uid, "resourceVersion": options.resource_version}
     found = {
@@ -157,11 +161,11 @@ def _written_out(options: DeleteOptions) -> Object:
 
 
 def _nothing(obj: Object) -> None:
-    """A deletion has no object to be changed."""
+    """A deletion has no object to mutate."""
 
 
 def propagate(obj: Object, policy: str, resource: tuple[str, str]) -> None:
-    """Leaves the finalizer of a policy that somebody must carry out first. What is asked for beats what is there."""
+    """Sets the finalizer of the propagation policy. A requested policy replaces existing finalizers."""
     metadata = obj["metadata"]
     before = metadata.get("finalizers") or []
     wanted = PROPAGATION.get(policy) or ([f for f in before if f in PROPAGATED] if not policy else [])
@@ -202,7 +206,7 @@ def _check_preconditions(call: Call, entry: Entry, obj: Object, options: DeleteO
 
 
 def _check_namespace(call: Call, entry: Entry, uid: str, options: DeleteOptions) -> None:
-    """Namespaces are deleted by an update, and their preconditions told as those of one."""
+    """Namespaces are deleted by an update, so their preconditions have the wording of an update."""
     preconditions = (("UID", options.uid, uid), ("ResourceVersion", options.resource_version, str(entry.revision)))
     for field, wanted, found in preconditions:
         if wanted and wanted != found:

@@ -1,4 +1,4 @@
-"""POST of pods/NAME/eviction: a deletion that asks the pod's PodDisruptionBudget first."""
+"""POST of pods/NAME/eviction: a deletion that respects the pod's PodDisruptionBudget."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ async def evict(core: Core, call: Call) -> Response:
                 raise
             if unhealthy:
                 raise in_process(unhealthy) from None
-            continue  # it may have become ready meanwhile, and then a budget has to be asked
+            continue  # the pod may have become ready meanwhile, and then a budget applies
         return success(201)
 
 
 async def _delete(core: Core, call: Call, deletion: DeleteOptions, options: WriteOptions, as_seen: str) -> None:
-    """`as_seen`: the revision the pod must still have, where what was decided about it holds for that one only."""
+    """`seen_revision`: the revision the pod must still have, if the decision holds only for that one."""
     expected = deletion.resource_version or as_seen
     if not options.dry_run:
         marked = await _mark_disrupted(core, call, options, deletion.uid, expected)
@@ -63,7 +63,7 @@ async def _delete(core: Core, call: Call, deletion: DeleteOptions, options: Writ
 
 
 async def _spend(core: Core, call: Call, pod: Object, options: WriteOptions) -> str:
-    """Takes the pod off the budget; answers the budget's name when the pod is unhealthy and costs it nothing."""
+    """Decrements the budget for the pod. Returns the budget's name if the pod is unhealthy and costs nothing."""
     budgets = _budgets(core, call, pod)
     if len(budgets) > 1:
         raise InternalError(MANY_BUDGETS)
@@ -86,7 +86,9 @@ def _budgets(core: Core, call: Call, pod: Object) -> list[Object]:
 
 
 async def _mark_disrupted(core: Core, call: Call, options: WriteOptions, uid: str, expected: str) -> str:
-    """Whoever watches the pod learns why it goes. Answers the revision of that; `expected` is that before it."""
+    """Sets the DisruptionTarget condition, which tells watchers why the pod is deleted. Returns the new revision;
+    `expected` is the one before.
+    """
     now = rfc3339(core.clock.now())
 
     def marked(old: Object) -> Object:

@@ -1,4 +1,4 @@
-"""PUT of namespaces/NAME/finalize: the only way a namespace's finalizers change."""
+"""PUT of namespaces/NAME/finalize: the only way to change a namespace's finalizers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The mark a deletion leaves on an object that cannot go at once, and the time it gives it. Pure."""
+"""Marks an object for graceful deletion and sets its grace period. Pure."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from shoal.objects.duration import parse_time
 Object = dict[str, Any]
 
 LONGEST = 10**10
-"""Three centuries: what a clock can still add to a date."""
+"""About three centuries: the longest period that can still be added to a date."""
 
 
 MARKED_ONLY = {"Namespace": "v1", "CustomResourceDefinition": "apiextensions.k8s.io/v1"}
-"""What these hold is deleted first: their own deletion is a plain update."""
+"""Kinds whose content is deleted first. Their own deletion is a plain update."""
 
 
 def begin_deletion(rules: Rules, obj: Object, asked: int | None, now: float) -> bool:
-    """Marks the object, or shortens the time it has left. False: its deletion goes on as it was."""
+    """Marks the object, or shortens its remaining grace period. Returns False if nothing changed."""
     metadata = obj["metadata"]
     if "deletionTimestamp" in metadata:
         return _shorten(metadata, asked, now)
@@ -42,7 +42,7 @@ def _shorten(metadata: Object, asked: int | None, now: float) -> bool:
         return False
     end = (parse_time(metadata["deletionTimestamp"]) or now) - left + seconds
     if end < now:
-        # Time is up, but who asked for some still gets the chance to end it properly.
+        # The period is over, but a nonzero request still leaves a second for a clean end.
         end, seconds = now, min(seconds, 1)
     metadata["deletionTimestamp"] = rfc3339(end)
     metadata["deletionGracePeriodSeconds"] = seconds

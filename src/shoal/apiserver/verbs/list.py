@@ -51,7 +51,7 @@ def list_objects(core: Core, call: Call) -> Response:
 
 
 def _digest(core: Core, call: Call, chosen: Selection | None) -> Response:
-    """Of the newest state, whole."""
+    """Digest of the whole current state."""
     if call.target.cluster == WILDCARD:
         raise BadRequest(f"{digests.QUERY} is for one logical cluster")
     found = call.kind.table(call.target.cluster).select(call.namespace, "", chosen.pin if chosen is not None else None)
@@ -72,7 +72,7 @@ def _page(rows: list[Row], options: ListOptions, at: int, counted: bool) -> tupl
 
 
 def _rows_everywhere(call: Call, options: ListOptions, at: int) -> list[Row]:
-    """What is stored, over all logical clusters. Bootstrap objects nobody has written are not."""
+    """Stored objects of all logical clusters. Unwritten bootstrap objects are left out."""
     first, _, after = options.after.rpartition("\t")
     rows: list[Row] = []
     tables = call.kind.stored_as_of(at) if at else call.kind.tables
@@ -86,7 +86,7 @@ def _rows_everywhere(call: Call, options: ListOptions, at: int) -> list[Row]:
 
 
 def read_at(core: Core, call: Call, options: ListOptions) -> tuple[int, bool]:
-    """The revision to list at, and whether it must be exactly that one."""
+    """Returns the revision to list at, and whether exactly that one is required."""
     resume(options)
     return _revision(core, options, max(core.cache.oldest, call.cluster.oldest))
 

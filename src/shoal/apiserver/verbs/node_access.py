@@ -1,4 +1,4 @@
-"""What only a kubelet could answer (logs, exec, proxies): refused by name, for nodes here are simulated."""
+"""Requests only a kubelet could answer (logs, exec, proxies). Rejected, because the nodes are simulated."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ REFUSED = "simulated node; use infrastructure: kind"
 
 
 def read_log(core: Core, call: Call) -> Response:
-    """A pod that no node runs has an empty log."""
+    """A pod without a node has an empty log."""
     _refuse_shown(call)
     spec = call.found().object().get("spec") or {}
     names = [
@@ -43,7 +43,7 @@ def reach_node(core: Core, call: Call) -> Response:
 
 
 def _refuse_shown(call: Call) -> None:
-    """A pod that a hub shows runs in a cluster, and there it can be reached."""
+    """A mirrored pod runs in a workload Cluster and must be accessed there."""
     metadata = call.found().object()["metadata"]
     cluster = workload.mirrored_from({"metadata": metadata}) if call.cluster.profile == "hub" else ""
     if cluster:

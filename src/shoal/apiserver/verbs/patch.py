@@ -49,19 +49,19 @@ async def patch(core: Core, call: Call) -> Response:
 
 
 def patcher(form: str, call: Call) -> Make:
-    """The function that applies this patch, whatever the object is by then."""
+    """Returns a function that applies this patch to whatever the object is by then."""
     body = _read(form, call.request.body)
     if form == "json":
         return lambda old: _an_object(jsonpatch.apply(old, body))
     if form == "merge":
         return lambda old: _an_object(mergepatch.apply(old, body))
     model = call.resource.model()
-    # The strategic patch may share structure with the live object: it works on a copy.
+    # The result of a strategic patch may share structure with the live object, so it gets a copy.
     return lambda old: _an_object(strategic.apply(orjson.loads(orjson.dumps(old)), body, model.schema, model.resolve))
 
 
 def _read(form: str, data: bytes) -> Any:
-    """The patch, or why it is none, in the words of Go's decoder."""
+    """Decodes the patch. Errors have the wording of Go's decoder."""
     prefix = "" if form == "strategic" else "error decoding patch: "
     try:
         body = strictjson.loads(data)
@@ -85,7 +85,7 @@ def _checked(call: Call, options: WriteOptions, form: str, make: Make, twice: li
         if new is old:
             new = orjson.loads(orjson.dumps(old))
         if form == "strategic":
-            # Patched as what it is: what it calls itself is not looked at.
+            # A strategic patch cannot change apiVersion and kind; its own values are ignored.
             new["apiVersion"], new["kind"] = old["apiVersion"], old["kind"]
         try:
             _check_kind(call, new)
@@ -121,7 +121,7 @@ def _check_name(call: Call, new: Object) -> None:
 
 
 def _unreadable(new: Object, why: str) -> Invalid:
-    """The patch applies, and what comes of it is no object of its kind: the patch is wrong, not the request."""
+    """The patch applies, but the result is not a valid object of its kind, so the patch is invalid, not the request."""
     why = why.partition(": ")[2] if " cannot be handled as a " in why else why
     shown = orjson.dumps(new).decode()
     return invalid_object("", "", "", [invalid_value("patch", shown, why)])
@@ -134,7 +134,7 @@ def _an_object(value: object) -> Object:
 
 
 def _check_duplicates(call: Call, options: WriteOptions) -> None:
-    """Of an apply patch. Its unknown fields are refused in any case: nobody could own them."""
+    """Duplicate keys of an apply patch. Its unknown fields are rejected in any case: they cannot be owned."""
     body = call.request.body
     if options.field_validation == "Ignore" or _is_clean_json(body):
         return
@@ -153,7 +153,7 @@ def _is_clean_json(body: bytes) -> bool:
 
 
 def _configuration(body: bytes) -> Any:
-    """YAML, of which nearly all is JSON: the quick way is tried first."""
+    """Decodes YAML. Nearly all of it is JSON, so the fast JSON parser is tried first."""
     if body[:1] == b"{":
         with suppress(BadRequest):
             return strictjson.loads(body)
@@ -164,13 +164,13 @@ def _configuration(body: bytes) -> Any:
 
 
 def _check_convertible(call: Call, made: Object) -> None:
-    """What apply lets pass because its own schema says less than Go's types."""
+    """Rejects what apply accepts because its schema is less strict than Go's types."""
     problem = call.resource.model().decoding_problem(made)
     if problem:
         group = f"{call.resource.group}/" if call.resource.group else "/"
         kind = f"{group}{call.resource.version}, Kind={call.resource.kind}"
         who = f"{made['metadata'].get('namespace', '')}/{made['metadata'].get('name', '')}; {kind}"
-        # Converted a field at a time, so the decoder does not know which.
+        # Upstream converts one field at a time, so the message does not name the field.
         told = _FIELD.sub("Go value", problem)
         why = f"unable to convert unstructured object to {kind}: {told}"
         raise BadRequest(f"failed to convert new object ({who}) to proper version: {why}")
@@ -221,7 +221,7 @@ async def _apply(core: Core, call: Call, options: WriteOptions) -> Response:
             raise conflict(
                 call, f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
             )
-        # When somebody is faster, theirs is what this is applied to.
+        # If another client creates it first, the patch is applied to that object.
         with suppress(AlreadyExists):
             return await create_object(core, call, options, make(None), owned=True)
     return await change(core, call, options, make, owned=True)

@@ -1,6 +1,6 @@
-"""The subresources that change a pod apart from PUT: what each may change is data in `kinds.pod_subresources`.
+"""Subresources that change a pod besides PUT. `kinds.pod_subresources` defines what each may change.
 
-`special` gives a call the rules of a subresource in place of the kind's own; the generic verbs do the rest.
+`with_strategy` replaces the strategy of a request by that of the subresource; the generic verbs do the rest.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ RESIZE = Rules(
     validate=subresources.validate_resize,
 )
 AS_TOLD = Rules()
-"""Of what the server itself does to a pod: nothing is asked again."""
+"""For changes the server itself makes to a pod: nothing is checked again."""
 
 
 def special(call: Call, rules: Rules, *, with_status: bool = False) -> Call:
-    """`with_status`: the write changes the status together with the rest."""
+    """With `with_status` the write changes status together with the rest."""
     return replace(call, resource=_resource(call.resource, rules, with_status))
 
 
@@ -63,7 +63,7 @@ async def patch_resize(core: Core, call: Call) -> Response:
 
 
 def aimed(core: Core, call: Call, group: str, plural: str, name: str, subresource: str) -> Call:
-    """The call turned to another object of the same namespace."""
+    """Returns the request context for another object of the same namespace."""
     resource = core.clusters.registry(call.cluster).find(group, "v1", plural)
     if resource is None:
         raise NotFound("the server could not find the requested resource")

@@ -1,4 +1,4 @@
-"""POST of a review: a question about access or identity, answered and not stored."""
+"""POST of a review of access or identity. It is answered and not stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scale subresource: an autoscaling/v1 Scale read from, and written to, the paths the kind names."""
+"""The scale subresource: an autoscaling/v1 Scale mapped to the paths the kind defines."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _patched(form: str, scale: Object, body: Any) -> Any:
         return jsonpatch.apply(scale, body)
     if form == "merge":
         return mergepatch.apply(scale, body)
-    # A Scale has no list that merges, so no schema is needed.
+    # A Scale has no mergeable list, so no schema is needed.
     return strategic.apply(scale, body, {}, lambda name: {})
 
 
@@ -79,7 +79,7 @@ async def _write(core: Core, call: Call, options_kind: str, make: Make) -> Respo
 
 
 async def _apply(core: Core, call: Call) -> Response:
-    """What is applied is the one field of the object that a Scale shows; its owner has it by this subresource."""
+    """Applies only the replicas field of the object. Its manager owns it through this subresource."""
     if call.resource.custom:
         raise UnsupportedMedia("a Scale cannot be applied to a custom kind; apply the object itself")
     options = write_options(call.query, "PatchOptions")
@@ -150,7 +150,7 @@ def _scale(call: Call, obj: Object) -> Object:
     if paths.selector:
         selector = get_path(obj, paths.selector)
         if isinstance(selector, dict):
-            # The one core kind that scales has plain labels for a selector.
+            # ReplicationController, the only scalable core kind, has plain labels as selector.
             selector = str(from_label_selector(selector if call.resource.group else {"matchLabels": selector}))
         if isinstance(selector, str) and selector:
             status["selector"] = selector

@@ -1,6 +1,6 @@
-"""Writes of Services, one at a time in a logical cluster: each sees the addresses and ports the last one took.
+"""Writes of Services, serialised per logical cluster: each sees the addresses and ports the previous one allocated.
 
-Where there are webhooks, a write takes its turn after them.
+With webhooks the lock is taken after them.
 """
 
 from __future__ import annotations

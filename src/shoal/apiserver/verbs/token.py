@@ -1,4 +1,4 @@
-"""POST of serviceaccounts/NAME/token: a short-lived token for a ServiceAccount."""
+"""POST of serviceaccounts/NAME/token: issues a short-lived token for a ServiceAccount."""
 
 from __future__ import annotations
 
@@ -107,12 +107,12 @@ def _check(seconds: object) -> None:
     elif seconds > LONGEST:
         cause = invalid_value("spec.expirationSeconds", seconds, "may not specify a duration larger than 2^32 seconds")
     if cause is not None:
-        # Upstream does not say whose.
+        # Upstream gives no name here.
         raise _invalid("", cause)
 
 
 def _bound(core: Core, call: Call, reference: Object | None) -> dict[str, tuple[str, str]]:
-    """The Pod, Node or Secret a token lives and dies with: it must exist, as the one named."""
+    """Resolves the Pod, Node or Secret a token is bound to. It must exist, with the given uid."""
     if not reference:
         return {}
     kind, version = str(reference.get("kind") or ""), str(reference.get("apiVersion") or "")

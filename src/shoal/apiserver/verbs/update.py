@@ -1,4 +1,4 @@
-"""PUT, and the loop under every change of an existing object: read, change, check, compare-and-swap."""
+"""PUT, and the guaranteed-update loop of every change: read, build, check, compare-and-swap."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ from shoal.store.interface import CompareFailed
 
 Object = dict[str, Any]
 Make = Callable[[Object], Object]
-"""From the object as it is, to what it should become. Called again when somebody was faster."""
+"""Builds the new object from the current one. Called again after a lost race."""
 
 CHANGING = ("update", "patch")
-"""Verbs webhooks hear of as an UPDATE; what else changes an object they have heard of already, as what it is."""
+"""Verbs that webhooks get as an UPDATE. Other changes were already sent to them under their own kind."""
 KEPT = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink")
 
 
@@ -65,7 +65,7 @@ async def update(core: Core, call: Call) -> Response:
     if call.entry() is None and rules.create_on_update and not call.target.subresource:
         if body["metadata"].get("resourceVersion"):
             raise call.not_found()
-        # When somebody is faster, theirs is what this updates.
+        # If another client creates it first, that object is updated.
         with suppress(AlreadyExists):
             return await create_object(core, call, options, fresh.pop(), owned=False)
     if not body["metadata"].get("resourceVersion") and not rules.unconditional:
@@ -74,7 +74,7 @@ async def update(core: Core, call: Call) -> Response:
         raise invalid_object(call.resource.plural, call.resource.group, name, [cause])
 
     def make(old: Object) -> Object:
-        """The body as it was read; read again when somebody was faster, for the first try has changed it."""
+        """Returns the decoded body. After a lost race it is decoded again, because the first attempt modified it."""
         if fresh:
             return fresh.pop()
         again = read_body(call.request, call.resource.kind)
@@ -88,7 +88,9 @@ async def update(core: Core, call: Call) -> Response:
 async def change(
     core: Core, call: Call, options: WriteOptions, make: Make, *, owned: bool = False, form: Form = WHOLE
 ) -> Response:
-    """Carries one change through. `owned`: `make` sets managedFields itself (apply). `form`: as webhooks see it."""
+    """Runs one change. `managed_fields_set`: `build` sets managedFields itself (apply). `projection`: the object as
+    webhooks see it.
+    """
     while True:
         entry = call.found()
         if call.resource.conversion is not None:
@@ -101,7 +103,8 @@ async def change(
         if not late:
             _prepare(call, new, old)
         if not owned:
-            # Before what the server makes of it: a field is the client's that wrote it, even where it is not kept.
+            # Before the strategy changes it: a field belongs to the client that wrote it, even if its value is not
+            # kept.
             own(core, call, options, old, new)
         if late:
             _prepare(call, new, old)
@@ -119,8 +122,8 @@ async def change(
 async def _reviewed(
     core: Core, call: Call, options: WriteOptions, entry: Entry, new: Object, old: Object, review: Review, form: Form
 ) -> Response | None:
-    """With webhooks in between."""
-    # What a patch leaves alone is shared by the old and the new object: the old one is no longer as it was.
+    """Runs the change after webhooks and policies."""
+    # A patch shares unchanged parts between old and new object, so the old one may have been modified: read it again.
     before = served_object(call.resource, entry)
 
     def again(changed: Object) -> None:
@@ -137,7 +140,7 @@ async def _reviewed(
         _validate(call, found, old)
     await review.approve(found, before, form)
     async with turn(core, call):
-        # What held before anybody was waited for has to hold still.
+        # Checked again: state may have changed while webhooks were called.
         admit(core, call, found, old)
         return await _put(core, call, options, entry, found, old)
 
@@ -149,7 +152,7 @@ def _validate(call: Call, new: Object, old: Object) -> None:
 async def _put(
     core: Core, call: Call, options: WriteOptions, entry: Entry, new: Object, old: Object
 ) -> Response | None:
-    """None when somebody was faster."""
+    """Returns None after a lost race."""
     if new == old:
         return one(call.resource, call.view, served(call.resource, entry), core.clock.now())
     _validate(call, new, old)
@@ -174,7 +177,7 @@ async def _put(
 
 
 async def remove(core: Core, call: Call, entry: Entry) -> int:
-    """Takes the object out of the store; a bootstrap object leaves a mark, or it would shine through."""
+    """Removes the object from the store. A bootstrap object leaves a tombstone, or the shared one would reappear."""
     key, cluster = key_of(call, entry.name), call.target.cluster
     if (call.resource.group, call.resource.plural) == CLUSTERS and cluster == ROOT:
         await purge(core, entry.name)
@@ -200,10 +203,10 @@ def _check_uid(call: Call, given: str | None, old: Object) -> None:
 
 
 def _carry_over(call: Call, new: Object, old: Object) -> None:
-    """What a client cannot change stays as it was, whether sent or not."""
+    """Keeps the fields a client cannot change, whether they were sent or not."""
     before = old["metadata"]
     if new["metadata"] is before:
-        # A patch that leaves it alone shares it with the old object, which has to stay as it was.
+        # A patch that leaves metadata alone shares it with the old object, which must not be modified.
         new["metadata"] = dict(before)
     metadata = new["metadata"]
     place(call, metadata)
@@ -213,7 +216,7 @@ def _carry_over(call: Call, new: Object, old: Object) -> None:
         if field in before:
             metadata[field] = before[field]
         elif not (field.startswith("deletion") and metadata.get(field) is not None):
-            metadata.pop(field, None)  # a deletion mark is left in: validation refuses it
+            metadata.pop(field, None)  # a client-set deletionTimestamp stays, so that validation rejects it
     metadata["resourceVersion"] = before["resourceVersion"]
     resource = call.resource
     resource.model().default(new)
@@ -236,7 +239,7 @@ def _prepare(call: Call, new: Object, old: Object) -> None:
 
 
 def _only_status(new: Object, old: Object, with_metadata: bool) -> None:
-    """Of a write to /status, only the status counts (and who owns it), and metadata with some kinds."""
+    """A write to /status changes only the status and its owners, and for some kinds metadata."""
     status, metadata = new.get("status"), new["metadata"]
     owners = metadata.get("managedFields")
     new.clear()
@@ -258,7 +261,7 @@ def _count_generation(call: Call, new: Object, old: Object) -> None:
 
 
 def _is_finished(obj: Object) -> bool:
-    """An object marked for deletion goes when its last finalizer does, unless it still has time to end."""
+    """An object marked for deletion is removed with its last finalizer, unless its grace period is still running."""
     metadata = obj["metadata"]
     if "deletionTimestamp" not in metadata or metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds"):
         return False

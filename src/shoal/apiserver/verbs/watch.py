@@ -1,7 +1,7 @@
-"""WATCH: initial state where asked for, then every change, in one order for all watchers.
+"""WATCH: initial events if requested, then every event, in one order for all watchers.
 
-An event is encoded once per form and shared; a client that does not read is cut by its sink. Nothing here
-waits: the cache calls `Watcher.deliver` for each change.
+An event is encoded once per output and shared. A client that does not read is disconnected by its sink. Nothing here
+waits: the cache calls `CacheWatcher.deliver` for each event.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ from shoal.objects.wire import Answer, Sink, StreamResponse
 KINDS = ("ADDED", "MODIFIED", "DELETED")
 INITIAL_END = "k8s.io/initial-events-end"
 CONFIRM = "confirm"
-"""Of a watch with bookmarks: one is wanted at once. Who resumes knows by it that the revision was not too old, and that
-nothing more is on its way."""
+"""For a watch with bookmarks: requests one immediately. A resuming client learns from it that its revision was not too
+old and that no further events are pending.
+"""
 BOOKMARK_SECONDS = 60.0
 DEFAULT_TIMEOUT = 1800
 LONGEST_TIMEOUT = 366 * 86400
-"""What a timer can hold; nobody watches longer."""
+"""The most a timer can hold."""
 
 
 class Watcher:
@@ -60,11 +61,11 @@ class Watcher:
         self._marked = 0
         served_as = (call.resource.api_version, call.resource.schema_hash)
         self._frames = {kind: str((kind, served_as, self._view, self._cluster == WILDCARD)) for kind in KINDS}
-        """What an event of each kind is called among the frames of its change."""
+        """Keys of this watcher's frames, by event type."""
         self._all = not self._namespace and not name and chosen is None
         self._protobuf = self._view.form == PROTOBUF
         self._cached = self._protobuf and self._view.mode == "object" and self._cluster != WILDCARD
-        """Events are made of the messages kept with the entries."""
+        """Events are built from the protobuf messages cached with the objects."""
 
     def start(self, sink: Sink) -> None:
         self._sink = sink
@@ -95,7 +96,7 @@ class Watcher:
             self._timers.append(loop.call_later(BOOKMARK_SECONDS, self._tick, loop))
 
     def _seconds(self) -> float:
-        """As long as asked for, else half an hour to an hour, so that watches do not all come back at once."""
+        """The requested timeout, else 30 to 60 minutes, so that watches do not all reconnect at once."""
         if self._options.timeout:
             return min(self._options.timeout, LONGEST_TIMEOUT)
         return DEFAULT_TIMEOUT * (1 + self._core.dice.fraction())
@@ -122,7 +123,7 @@ class Watcher:
         self._sink.write(frame)
 
     def _belonging(self, change: Change) -> tuple[Entry | None, Entry | None]:
-        """Of the states before and after the change, those this watch is about."""
+        """The states before and after the event, each None if this watch does not select it."""
         last, old, new = change.last, change.old, change.new
         if (self._namespace and last.namespace != self._namespace) or (self._name and last.name != self._name):
             return None, None
@@ -138,7 +139,7 @@ class Watcher:
         return self._frame(kind, respliced(served(self._resource, old), change.revision), change.cluster)
 
     def _state(self, kind: str, entry: Entry, cluster: str) -> bytes:
-        """The event that an object is now as the entry has it."""
+        """Encodes an event with the object's current state."""
         if self._cached:
             resource = self._resource
             encoded = protobuf.envelope(resource.api_version, resource.kind, message(resource, entry))
@@ -167,7 +168,7 @@ class Watcher:
                 self._sink.write(self._state("ADDED", entry, cluster))
 
     def _state_entries(self) -> Iterator[tuple[str, Entry]]:
-        """What there is where the watch looks, whether it is chosen or not."""
+        """All objects in the scope of the watch, selected or not."""
         everywhere = self._cluster == WILDCARD
         for cluster in self._kind.clusters() if everywhere else [self._cluster]:
             table = self._kind.tables[cluster] if everywhere else self._kind.table(cluster)
@@ -176,7 +177,7 @@ class Watcher:
                     yield cluster, entry
 
     def _bookmark(self, annotations: dict[str, str] | None = None, revision: int = 0) -> None:
-        """`revision`: up to which everything is told; as far as the cache is, if not given."""
+        """`revision` is the revision up to which everything was sent; defaults to that of the cache."""
         assert self._sink is not None
         revision = revision or self._core.cache.revision
         if annotations is None and revision == self._marked:
@@ -204,7 +205,7 @@ class Watcher:
         self._timers[1] = loop.call_later(BOOKMARK_SECONDS, self._tick, loop)
 
     def end(self) -> None:
-        """Before its time; nothing more is told."""
+        """Ends the watch early. Nothing more is sent."""
         if self._sink is not None:
             self._sink.close()
 
@@ -230,7 +231,7 @@ class Watcher:
 
 
 def end_watches(core: Core, cluster: str) -> None:
-    """Of a cluster that goes on elsewhere: whoever watches it begins anew there, and is told of no deletions here."""
+    """Ends the watches of a cluster that moves to another server. Clients reconnect there and see no deletions here."""
     for kind in core.cache.kinds.values():
         for listener in list(kind.listeners.get(cluster, ())):
             watcher = getattr(listener, "__self__", None)

@@ -1,4 +1,4 @@
-"""Webhooks of logical clusters: which there are, where they answer, and what is said to them.
+"""Webhooks of logical clusters: which exist, how they are called, and the review protocol.
 
-When they are asked about a write is `admission.webhooks`; that objects of other versions come from one is `conversion`.
+`admission.dispatch` decides when a write is sent to them. `conversion` converts objects between versions.
 """

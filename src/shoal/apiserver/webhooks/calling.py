@@ -1,4 +1,4 @@
-"""One call of a webhook: where it is, how long it may take, and what went wrong in the words of upstream."""
+"""Calls one webhook: address, timeout, and errors in upstream's wording."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from shoal.objects.errors import ShoalError
 Object = dict[str, Any]
 
 MOST_BYTES = 8 * 1024 * 1024
-"""Of an answer, besides twice what was asked: a patch may hold a whole object, in base64."""
+"""Limit of a response, besides twice the size of the request: a patch may contain a whole object in base64."""
 
 
 class CallFailed(Exception):
-    """The webhook gave no answer that could be used. What that means for the request is its owner's to say."""
+    """The webhook gave no usable response. The caller decides what that means for the request."""
 
 
 class _Late(CallFailed):
-    """There was none in time."""
+    """The webhook did not respond in time."""
 
 
 class Poster(Protocol):
-    """Who knows HTTP; raises a ShoalError that says why there is no answer."""
+    """The HTTP client. Raises a ShoalError with the reason if there is no response."""
 
     async def post(
         self, url: str, body: bytes, *, authority: bytes, server_name: str, host: str, most: int
@@ -38,21 +38,21 @@ class Poster(Protocol):
 
 
 class Calls:
-    """The webhooks of all logical clusters, through one pool of connections."""
+    """Calls the webhooks of all logical clusters through one connection pool."""
 
     def __init__(self, cache: Cache, open_poster: Callable[[], Poster]) -> None:
-        """`open_poster` is called when the first webhook is."""
+        """`open_transport` is called for the first webhook call."""
         self._cache = cache
         self._open = open_poster
         self._poster: Poster | None = None
         self._late: dict[tuple[str, Where], int] = {}
-        """Webhooks that did not answer in time when they were asked last: how many of the impatient wait there now."""
+        """Webhooks that timed out on their last call, with the number of fail-fast callers that wait for them now."""
 
     async def ask(self, cluster: str, where: Where, body: bytes, seconds: float, *, impatient: bool = False) -> Object:
-        """The answer, which is a JSON object at least.
+        """Returns the response, which is at least a JSON object.
 
-        `impatient`: on behalf of somebody who has other clusters to serve. Of those one at a time waits for a webhook
-        that was late, and the others are told so at once.
+        `fail_fast` is for a caller that has other clusters to serve. Only one such caller at a time waits for a webhook
+        that timed out before; the others fail immediately.
         """
         url, server_name, host, shown = self._address(cluster, where, seconds)
         here = cluster, where
@@ -71,7 +71,8 @@ class Calls:
             raise
         finally:
             if tried and here in self._late:
-                # Somebody's answer may have ended the count, and somebody's silence have begun another.
+                # Another caller's response may have removed the counter, and another timeout may have started a new
+                # one.
                 self._late[here] = max(0, self._late[here] - 1)
         self._late.pop(here, None)
         return found
@@ -109,9 +110,9 @@ class Calls:
             await self._poster.close()
 
     def _address(self, cluster: str, where: Where, seconds: float) -> tuple[str, str, str, str]:
-        """The URL to call, the name its certificate must have and the host it is told, and the URL as people read it.
+        """Returns the URL to call, the server name for TLS, the Host header, and the URL to display.
 
-        The webhook learns how long anybody waits for it.
+        The timeout is passed to the webhook.
         """
         query = f"?timeout={max(1, round(seconds))}s"
         if where.url:
@@ -128,7 +129,7 @@ class Calls:
 
 
 def _joined(url: str) -> str:
-    """The URL with single slashes in its path, as upstream joins it: many servers redirect from what has two."""
+    """Collapses slashes in the path, as upstream does: many servers redirect from a path with double slashes."""
     scheme, found, rest = url.partition("://")
     return f"{scheme}{found}{_SLASHES.sub('/', rest)}" if "//" in rest else url
 

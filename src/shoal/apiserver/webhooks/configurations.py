@@ -1,6 +1,7 @@
-"""Which webhooks a logical cluster has, read from the cache once per change; a cluster without any costs two looks.
+"""The webhooks of each logical cluster, read from the cache once per change. A cluster without webhooks costs two
+lookups.
 
-The order is that of upstream: configurations by name, in each the webhooks as they are written.
+Upstream's order: configurations by name, and in each the webhooks as written.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from shoal.kinds.webhooks import EXEMPT, Hook, read_hooks
 class Invocation:
     hook: Hook
     index: int
-    """Among all of its sort in the cluster, as audit annotations count."""
+    """Position among all webhooks of its type in the cluster, as counted in audit annotations."""
     shown: Resource
-    """The object is shown in this version, whatever version was written."""
+    """The resource version the object is sent in, whatever version was written."""
 
 
 Wanted = tuple[tuple[Invocation, ...], tuple[Invocation, ...]]
-"""Mutating and validating ones that a rule makes look at a write."""
+"""Mutating and validating webhooks whose rules match a write."""
 NOBODY: Wanted = ((), ())
 
 
@@ -54,7 +55,7 @@ class Webhooks:
             kind.listen("*", self._changed)
 
     def of(self, cluster: str) -> Hooks | None:
-        """None where there are none."""
+        """Returns None if the cluster has none."""
         if cluster not in self._mutating.tables and cluster not in self._validating.tables:
             return None
         found = self._read.get(cluster)
@@ -87,7 +88,7 @@ def _matching(
 
 
 def _shown(hook: Hook, operation: str, resource: Resource, subresource: str, others: list[Resource]) -> Resource | None:
-    """As it was written if a rule is about that; else as the first rule that is about an equivalent has it."""
+    """The written version if a rule matches it; else the equivalent the first matching rule names."""
     for candidates in ([resource],) if hook.exact else ([resource], others):
         for rule in hook.rules:
             for each in candidates:

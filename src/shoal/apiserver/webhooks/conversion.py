@@ -1,7 +1,7 @@
-"""Objects of a CRD in another version than they are stored in, by the definition's conversion webhook.
+"""Converts objects of a CRD between versions by its conversion webhook.
 
-A list is one call. What came back is kept with the cached entry, so that an object is converted once per version and
-change, however many read it. Of the metadata a webhook may change labels and annotations, and nothing else.
+A list is one call. The result is kept with the cached object, so an object is converted once per version and change,
+however many clients read it. A webhook may change only labels and annotations of the metadata.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ Object = dict[str, Any]
 
 GROUP = "apiextensions.k8s.io"
 SECONDS = 30.0
-"""As a request waits that has no time limit of its own; it has one, and the shorter counts."""
+"""The timeout of a request without one of its own. The shorter of the two applies."""
 SAME = ("name", "namespace", "uid")
 FREE = ("labels", "annotations")
 
 
 class ConversionFailed(StatusError):
-    """Upstream gives no reason for it on the wire, only the words."""
+    """Upstream sends no reason on the wire, only the message."""
 
     def wire(self) -> Object:
         status = super().wire()
@@ -40,18 +40,18 @@ class ConversionFailed(StatusError):
 
 
 class NotConverted(InternalError):
-    """An object that nobody has had converted yet is to be shown."""
+    """An object was read before it was converted."""
 
 
 def is_other(resource: Resource, entry: Entry) -> bool:
-    """Whether the entry has to be converted by a webhook before it can be shown as that resource."""
+    """Reports whether a webhook must convert the object before it can be served as that resource."""
     if entry.normal == resource.schema_hash or resource.schema_hash in (entry.converted or ()):
         return False
     return bool(entry.object().get("apiVersion") != resource.api_version)
 
 
 async def prepare(calls: Calls, cluster: str, resource: Resource, entries: Iterable[Entry]) -> None:
-    """Has the entries ready to be shown as that resource."""
+    """Converts the objects and caches the results, so that they can be served as that resource."""
     if resource.conversion is None:
         return
     waiting = [entry for entry in entries if is_other(resource, entry)]
@@ -66,7 +66,7 @@ async def prepare(calls: Calls, cluster: str, resource: Resource, entries: Itera
 
 
 def shown(resource: Resource, entry: Entry) -> Entry:
-    """The entry as the resource has it: prepared before, or in that version anyway."""
+    """The object as that resource: converted before, or already in that version."""
     if resource.conversion is None:
         return entry
     found = (entry.converted or {}).get(resource.schema_hash)
@@ -76,7 +76,7 @@ def shown(resource: Resource, entry: Entry) -> Entry:
 
 
 async def convert(calls: Calls, cluster: str, resource: Resource, objects: list[Object]) -> list[Object]:
-    """The objects as that resource has them. Not pruned and not defaulted yet."""
+    """Returns the objects in the version of that resource, neither pruned nor defaulted."""
     conversion, wanted = resource.conversion, resource.api_version
     others = [obj for obj in objects if obj.get("apiVersion") != wanted]
     if conversion is None or not others:
@@ -129,7 +129,7 @@ def _response(review: Object, version: str, uid: str) -> Object:
 
 
 def _checked(before: Object, after: object, wanted: str) -> Object:
-    """The words are those for one object: Kubernetes converts those of a list one by one, and says the same."""
+    """Messages are worded for one object: Kubernetes converts the objects of a list one by one."""
     if not isinstance(after, dict) or not isinstance(after.get("metadata"), dict):
         raise NotAnAnswer("returned invalid metadata: missing metadata in converted object")
     if after.get("apiVersion") != wanted:

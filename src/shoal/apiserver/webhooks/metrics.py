@@ -1,4 +1,4 @@
-"""Metrics of admission webhooks, under upstream's names. Each logical cluster is told of its own."""
+"""Metrics of admission webhooks, under upstream's names. Each logical cluster sees its own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from shoal.telemetry.meters import Counter, Histogram, Meter, written
 
 SECONDS = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 25.0)
 MOST_NAMES = 2000
-"""Names are people's to invent: those after that many are counted together."""
+"""Users can invent any number of names, so further names are counted together."""
 OTHERS = "other"
 _LABELS = ("name", "type", "operation", "rejected")
 
@@ -28,7 +28,7 @@ def note_failed_open(cluster: str, name: str, type_: str) -> None:
 
 
 def forget(cluster: str) -> None:
-    """It is gone."""
+    """Drops the metrics of a deleted cluster."""
     for key in [each for each in _names if each[0] == cluster]:
         del _names[key]
     for meter in _ALL:
@@ -36,7 +36,7 @@ def forget(cluster: str) -> None:
 
 
 def render(only: str | None = None) -> str:
-    """For /metrics: of all clusters, or of only one."""
+    """For /metrics: all clusters, or only one."""
     lines = written(_ALL, only)
     return "\n".join(lines) + "\n" if lines else ""
 

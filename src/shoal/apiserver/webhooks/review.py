@@ -1,4 +1,4 @@
-"""The words spoken with an admission webhook: AdmissionReview, v1 and v1beta1. Pure."""
+"""The AdmissionReview protocol, v1 and v1beta1. Pure."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ VERSIONS = ("v1", "v1beta1")
 
 
 class NotAnAnswer(Exception):
-    """What is wrong with what a webhook sent."""
+    """What is invalid about a webhook's response."""
 
 
 class Denied(StatusError):
-    """A webhook's own Status, with its name put before its words."""
+    """A webhook's own Status, with its name in front of the message."""
 
     def __init__(self, webhook: str, result: Object) -> None:
         denied = f'admission webhook "{webhook}" denied the request'
@@ -47,13 +47,13 @@ class Verdict:
     allowed: bool
     result: Object
     patch: object = None
-    """As it came; `operations` reads it."""
+    """The raw patch; `patch_operations` decodes it."""
     warnings: tuple[str, ...] = ()
     annotations: dict[str, str] = field(default_factory=dict)
 
 
 def chosen_version(accepted: tuple[str, ...]) -> str:
-    """The first the webhook takes that is known here; empty if there is none."""
+    """The first version of the webhook that is supported here; empty if there is none."""
     return next((version for version in accepted if version in VERSIONS), "")
 
 
@@ -62,7 +62,7 @@ def question(version: str, request: Object) -> bytes:
 
 
 def verdict(version: str, uid: str, review: Object, *, mutating: bool) -> Verdict:
-    """What the webhook has decided; v1beta1 was never strict about uid, type and kind of patch."""
+    """Parses the response. v1beta1 was never strict about uid, type and patch type."""
     response = review.get("response")
     if not isinstance(response, dict):
         raise NotAnAnswer("webhook response was absent")
@@ -124,7 +124,7 @@ def _check_patch(patch: object, kind: object, mutating: bool) -> None:
 
 
 def operations(patch: object) -> list[Object]:
-    """Of a JSON patch as it came, in base64; empty where there is none."""
+    """The operations of a base64 JSON patch; empty if there is none."""
     if not patch:
         return []
     try:

@@ -1,7 +1,7 @@
-"""Where a Service of a logical cluster answers: the ready endpoints of its port, as EndpointSlices or Endpoints say.
+"""Resolves a Service of a logical cluster to a ready endpoint, from EndpointSlices or Endpoints.
 
-No network of its own belongs to a logical cluster, so that an address is good where this process can reach it. Pods
-on simulated nodes have addresses at which nothing listens, and perhaps somebody else does: those are never called.
+A logical cluster has no network of its own, so an address is usable if this process can reach it. Pods on simulated
+nodes have addresses where nothing, or an unrelated program, listens: those are never called.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class NoAddress(Exception):
 
 
 def resolve(cache: Cache, cluster: str, namespace: str, name: str, port: int) -> tuple[str, int]:
-    """Address and port of a ready endpoint."""
+    """Returns address and port of a ready endpoint."""
     table = cache.kind("", "services").tables.get(cluster)
     entry = table.entries.get(f"{namespace}/{name}") if table is not None else None
     if entry is None:
@@ -48,7 +48,7 @@ def resolve(cache: Cache, cluster: str, namespace: str, name: str, port: int) ->
 
 
 def _endpoints(cache: Cache, cluster: str, namespace: str, name: str, port: str) -> Iterator[tuple[str, int, str]]:
-    """Ready addresses with their port and node."""
+    """Ready addresses with port and node."""
     slices = cache.kind("discovery.k8s.io", "endpointslices").tables.get(cluster)
     found = slices.select(namespace) if slices is not None else []
     mine = [entry.object() for entry in found if entry.labels.get(SERVICE_NAME) == name]

@@ -1,4 +1,4 @@
-"""Shoal in the place of the kube-apiserver and etcd that envtest starts: `shoal envtest` writes the two programs.
+"""Shoal as a replacement for the kube-apiserver and etcd that envtest starts: `shoal envtest` writes the two programs.
 
-`flags` reads what they are given, `apiserver` and `etcd` are what runs, `assets` writes the directory.
+`flags` parses their flags, `apiserver` and `etcd` are the programs, `assets` writes the directory.
 """

@@ -1,4 +1,4 @@
-"""`python -m shoal.assemble.envtest`: the flags first, for envtest asks for help before every start."""
+"""`python -m shoal.assemble.envtest`: parses the flags first, because envtest asks for help before every start."""
 
 from __future__ import annotations
 

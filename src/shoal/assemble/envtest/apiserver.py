@@ -1,5 +1,6 @@
-"""What runs in the place of kube-apiserver: one API server whose root is a whole cluster, with the certificates it is
-given, and the loops that clean up."""
+"""The replacement for kube-apiserver: one API server whose root is a whole cluster, with the given certificates, and
+the cleanup controllers.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ class Standin:
 
 
 def _place(servers: str) -> tuple[Path, StoreSettings]:
-    """Beside what stands in for etcd its own directory; a real etcd is the store."""
+    """Uses the directory of the etcd replacement; a real etcd is used as the store."""
     first = servers.split(",")[0]
     try:
         with urlopen(f"{first}/shoal", timeout=5) as answer:
@@ -99,7 +100,7 @@ def _settings(pki: Path, flags: Flags, token: str) -> ServerSettings:
 
 
 def _trust(file: Path, own: bytes, other: bytes) -> None:
-    """Those after the first are trusted beside it."""
+    """Certificates after the first are trusted as well."""
     file.write_bytes(own.rstrip() + b"\n" + other)
 
 

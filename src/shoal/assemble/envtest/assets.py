@@ -1,4 +1,6 @@
-"""A directory for KUBEBUILDER_ASSETS: `kube-apiserver` and `etcd`, which start Shoal, and a kubectl if one is found."""
+"""Writes a directory for KUBEBUILDER_ASSETS: `kube-apiserver` and `etcd`, which start Shoal, and a kubectl if one is
+found.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,12 @@ ETCD = "etcd"
 
 
 def write_assets(directory: Path, kubectl: str | None = None) -> list[str]:
-    """The names of what was written; `kubectl` is the path of one, else that of PATH."""
+    """Returns the names of the written files. `kubectl` is the path of one; the default is that of PATH."""
     directory.mkdir(parents=True, exist_ok=True)
     etcd = Path(__file__).with_name("etcd.py")
     written = [
         _launcher(directory / APISERVER, [sys.executable, "-m", "shoal.assemble.envtest"]),
-        # Without what the environment would load first: it starts in a twentieth of a second.
+        # Without site packages it starts in a twentieth of a second.
         _launcher(directory / ETCD, [sys.executable, "-I", "-S", str(etcd)]),
     ]
     found = kubectl or shutil.which("kubectl")
@@ -35,6 +37,6 @@ def _launcher(file: Path, command: list[str]) -> str:
     draft = file.with_name(f".{file.name}.{os.getpid()}")
     draft.write_text(text)
     draft.chmod(0o755)
-    # At once: a suite that starts meanwhile finds the old one or the new one.
+    # Atomic: a suite that starts meanwhile finds the old file or the new one.
     draft.replace(file)
     return file.name

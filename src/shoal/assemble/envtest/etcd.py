@@ -1,6 +1,6 @@
-"""What runs in the place of etcd: it answers /health and says where its data is, which is Shoal's to fill.
+"""The replacement for etcd: it serves /health and the location of its data directory, which Shoal fills.
 
-A program of the standard library alone, started by its path: it has to be there before anything else is.
+A program of the standard library alone, started by its path, so that it starts before everything else.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Answers(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Nobody reads it."""
+        """Disables the access log."""
 
 
 def main() -> None:

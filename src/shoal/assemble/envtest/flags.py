@@ -1,4 +1,4 @@
-"""The flags envtest gives to kube-apiserver: those that are kept, those that say nothing here, and no others. Pure."""
+"""The flags envtest passes to kube-apiserver: supported ones, ignored ones, and no others. Pure."""
 
 from __future__ import annotations
 
@@ -41,20 +41,22 @@ UNUSED = (
     "strict-transport-security-directives", "tls-cipher-suites", "tls-min-version", "v", "vmodule", "watch-cache",
     "watch-cache-sizes",
 )  # fmt: skip
-"""kube-apiserver knows them; here they change nothing, and a line says so."""
+"""kube-apiserver has them. Here they have no effect, and a warning says so."""
 QUIET = frozenset({
     "allow-privileged", "service-account-issuer", "service-account-key-file", "service-account-signing-key-file",
     "service-cluster-ip-range", "v",
 })  # fmt: skip
-"""envtest gives them to everybody: nobody asked for anything by them."""
+"""envtest always passes them, so there is no warning."""
 
 LOOPS = "SHOAL_ENVTEST_LOOPS"
 CHOICES = ("cleaning", "cluster", "none")
-"""The first is the default: namespaces go, owned objects go with their owners, and nothing else moves by itself."""
+"""The first is the default: namespaces are deleted, owned objects are deleted with their owners, and nothing else
+changes by itself.
+"""
 
 
 class FlagError(Exception):
-    """In kube-apiserver's words, where it has some."""
+    """Uses kube-apiserver's message if it has one."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,9 @@ class Flags:
 
 
 def parse(arguments: list[str]) -> Flags:
-    """`--name=value`, `--name value` or `--name`; a name given again replaces the first, but for lists of plugins."""
+    """Parses `--name=value`, `--name value` or `--name`. A repeated flag replaces the first value, except for lists of
+    plugins.
+    """
     values: dict[str, str] = {}
     warnings: list[str] = []
     rest = list(arguments)

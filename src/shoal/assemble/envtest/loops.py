@@ -1,4 +1,4 @@
-"""Which loops run beside the stand-in: those that clean up, or all that make a cluster, or none as with envtest."""
+"""The controllers of the envtest server: those that clean up, all of a cluster, or none as with envtest."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Loops:
         client.copies = {}
 
         def loops() -> list[Runnable]:
-            # A definition that is deleted waits for its objects, which is the server's own duty.
+            # Deleting a CRD waits for its objects, which kube-apiserver does itself.
             found: list[Runnable] = [definition_controller(client, clock)]
             if self._chosen != "none":
                 found += [namespace_controller(client, clock), garbage_collector(client, clock)]
@@ -46,7 +46,7 @@ class Loops:
 
 
 def _cluster(client: Client, clock: Clock) -> list[Runnable]:
-    # They are half of what takes time to load, and most suites do without.
+    # They are half of the load time, and most suites do not need them.
     from shoal.controlplane.events.controller import EventExpiry  # noqa: PLC0415
     from shoal.controlplane.nodes.loops import node_loops  # noqa: PLC0415
     from shoal.controlplane.quota.controller import QuotaController  # noqa: PLC0415

@@ -1,1 +1,1 @@
-"""The Cluster loop."""
+"""The Cluster reconciler."""

@@ -1,4 +1,4 @@
-"""The Cluster loop: looks at a Cluster and all that belongs to it, and does what `decide` says."""
+"""Reconciles Clusters: takes a snapshot of the Cluster and its descendants and applies what `decide` returns."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ Object = dict[str, Any]
 
 
 class ClusterLoop:
-    """Keys are Clusters."""
-
     def __init__(self, resources: Resources, clock: Clock) -> None:
         self._resources, self._clock = resources, clock
         self.loop: Loop[Name] = Loop("capi-clusters", clock, self.reconcile)

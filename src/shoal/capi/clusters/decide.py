@@ -1,6 +1,6 @@
-"""What a Cluster needs next: ownership of what it refers to, its endpoint, its status, or one step of its deletion.
+"""Decides the next step of a Cluster: ownership of referenced objects, endpoint, status, or one step of its deletion.
 
-Pure. Deletion goes in order: MachineDeployments, MachineSets, Machines, control plane, infrastructure, itself.
+Pure. Deletion order: MachineDeployments, MachineSets, Machines, control plane, infrastructure, the Cluster itself.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ class Snapshot:
     cluster: Object
     infrastructure: Object | None
     control_plane: Object | None
-    """Of controlPlaneRef; None without one, and where it names the infrastructure object itself."""
+    """The object of controlPlaneRef. None without one, and if it names the infrastructure object itself."""
     deployments: Sequence[Object]
     sets: Sequence[Object]
     machines: Sequence[Object]
     is_reached: bool | None = None
-    """Whether the cluster answers; None: nobody here can tell."""
+    """Whether the workload cluster responds. None: no provider can tell."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
     patch: Object | None = None
-    """Of the Cluster. The rest is decided anew after it."""
+    """Patch of the Cluster. The rest is decided again after it."""
     infrastructure: Object | None = None
     """Patch of the infrastructure object."""
     control_plane: Object | None = None
@@ -86,7 +86,7 @@ def _claim(obj: Object | None, cluster: Object) -> Object | None:
 
 
 def _deletion(seen: Snapshot, now: str) -> Decision:
-    """One stage at a time; the next begins when nothing of this one is left."""
+    """One stage at a time; the next begins when no object of this one is left."""
     cluster, spec = seen.cluster, seen.cluster.get("spec") or {}
     stages: tuple[tuple[str, str, Sequence[Object | None]], ...] = (
         ("WaitingForWorkersDeletion", "MachineDeployments", seen.deployments),

@@ -1,4 +1,4 @@
-"""status of a Cluster: phase, counts, and the conditions of the v1beta2 contract. Pure."""
+"""Builds the status of a Cluster: phase, counts and the conditions of the v1beta2 contract. Pure."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ from shoal.objects.conditions import condition_is, get_condition
 Object = dict[str, Any]
 
 GONE = ("ObjectDeleted", "ObjectDoesNotExist")
-"""What is expected of a Cluster on its way out."""
+"""Reasons that are expected while the object is deleted."""
 PROBE = Reasons("ProbeSucceeded", "ProbeFailed", "ProbeFailed")
 INITIALIZED = Reasons("Initialized", "NotInitialized", "NotInitialized")
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a Cluster's status tells of, besides itself."""
+    """Objects that a Cluster's status is computed from."""
 
     infrastructure: Object | None
     control_plane: Object | None
-    """The infrastructure object itself, where that stands for both."""
+    """The infrastructure object itself, if it serves as both."""
     deployments: Sequence[Object]
     sets: Sequence[Object]
     machines: Sequence[Object]
@@ -51,7 +51,7 @@ class Facts:
 
 
 def cluster_status(cluster: Object, facts: Facts, deleting: tuple[str, str], now: str) -> Object:
-    """The Cluster with its status as it should be; the very same object where it is."""
+    """The Cluster with its desired status; the identical object if nothing changes."""
     spec = cluster.get("spec") or {}
     infrastructure, control_plane, deployments = facts.infrastructure, facts.control_plane, facts.deployments
     leaders = [machine for machine in facts.machines if CONTROL_PLANE in labels_of(machine)]
@@ -90,14 +90,16 @@ def cluster_status(cluster: Object, facts: Facts, deleting: tuple[str, str], now
 
 
 def _is_initialized(spec: Object, control_plane: Object | None, leaders: Sequence[Object]) -> bool:
-    """By the word of the control plane; one of Machines alone is, when one of them has a Node."""
+    """As the control plane object reports. A control plane of Machines only is initialized when one of them has a
+    Node.
+    """
     if initialization(control_plane, "controlPlaneInitialized"):
         return True
     return "controlPlaneRef" not in spec and any((each.get("status") or {}).get("nodeRef") for each in leaders)
 
 
 def _reported(control_plane: Object | None) -> Object:
-    """Counts as the control plane tells them, which it need not."""
+    """Counts as the control plane object reports them; they are optional."""
     spec, status = ((control_plane or {}).get(part) or {} for part in ("spec", "status"))
     fields = ("replicas", "readyReplicas", "availableReplicas", "upToDateReplicas", "versions")
     found = {field: status[field] for field in fields if status.get(field) is not None}
@@ -134,7 +136,7 @@ def _counts(desired: int, machines: Sequence[Object]) -> Object:
 
 
 def _desired(alone: Sequence[Object], workers: Sequence[Object]) -> int:
-    """Of what stands for itself: a MachineSet of a MachineDeployment is counted there."""
+    """Standalone owners and Machines; a MachineSet of a MachineDeployment is counted there."""
     single = sum(not controller_uid(machine) for machine in workers)
     return sum(int(each["spec"].get("replicas", 1)) for each in alone) + single
 
@@ -186,7 +188,7 @@ def _machine_conditions(which: str, machines: Sequence[Object]) -> list[Conditio
     ready, current = f"{which}MachinesReady", f"{which}MachinesUpToDate"
     if not machines:
         return [Condition(ready, TRUE, "NoReplicas"), Condition(current, TRUE, "NoReplicas")]
-    # A Machine that stands for itself has no template to be up to date with, and a new one does not know yet.
+    # A standalone Machine has no template to be up to date with, and a new one has no condition yet.
     known = [machine for machine in machines if get_condition(machine, "UpToDate") is not None]
     return [
         aggregate(ready, machines, "Ready", "Machine", READY),
@@ -195,7 +197,7 @@ def _machine_conditions(which: str, machines: Sequence[Object]) -> list[Conditio
 
 
 def _progress(type_: str, objects: Sequence[Object | None]) -> Condition:
-    """True while it is so for any of them."""
+    """True if the condition is True for any object."""
     going = [obj for obj in objects if obj is not None and condition_is(obj, type_)]
     if not going:
         return Condition(type_, FALSE, f"Not{type_}")

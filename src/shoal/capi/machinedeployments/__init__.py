@@ -1,1 +1,1 @@
-"""The MachineDeployment loop."""
+"""The MachineDeployment reconciler."""

@@ -1,4 +1,4 @@
-"""The MachineDeployment loop: one MachineSet for each template, and the numbers moved between them."""
+"""Reconciles MachineDeployments: one MachineSet per template, with replicas moved between them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ Object = dict[str, Any]
 
 
 class MachineDeploymentLoop:
-    """Keys are MachineDeployments."""
-
     def __init__(self, resources: Resources, clock: Clock) -> None:
         self._resources, self._clock = resources, clock
         self.loop: Loop[Name] = Loop("capi-machinedeployments", clock, self.reconcile)

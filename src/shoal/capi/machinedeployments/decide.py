@@ -1,4 +1,6 @@
-"""What a MachineDeployment needs next: its MachineSet, new numbers for all of them, its status, its deletion. Pure."""
+"""Decides the next step of a MachineDeployment: its MachineSet, the replicas of all its MachineSets, its status, its
+deletion. Pure.
+"""
 
 from __future__ import annotations
 
@@ -37,18 +39,18 @@ class Snapshot:
     deployment: Object
     cluster: Object | None
     sets: Sequence[Object]
-    """Those it controls, deleting ones too."""
+    """Controlled MachineSets, deleting ones included."""
     machines: Sequence[Object] = ()
-    """Those of its MachineSets."""
+    """Machines of those MachineSets."""
     has_template: bool = True
     orphans: Sequence[Object] = ()
-    """MachineSets of its Cluster that nobody controls."""
+    """MachineSets of its Cluster without a controller."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
     patch: Object | None = None
-    """Of the MachineDeployment. The rest is decided anew after it."""
+    """Patch of the MachineDeployment. The rest is decided again after it."""
     create: Object | None = None
     update: tuple[tuple[Object, Object], ...] = ()
     """MachineSets and their patches."""
@@ -59,7 +61,7 @@ class Decision:
 
 
 def decide(seen: Snapshot, now: float, stamp: str) -> Decision:
-    """`stamp` is `now` as text."""
+    """`now_rfc3339` is `now` as text."""
     deployment = seen.deployment
     if is_paused(seen.cluster, deployment):
         new = only(deployment, paused_condition(True, seen.cluster), stamp)
@@ -70,10 +72,10 @@ def decide(seen: Snapshot, now: float, stamp: str) -> Decision:
         going = tuple(each for each in seen.sets if not is_deleting(each))
         return Decision(delete=going, status=_status(seen, stamp))
     if seen.cluster is None:
-        return Decision()  # it comes back with its Cluster
+        return Decision()  # enqueued again with its Cluster
     adopted = _adopted(seen)
     if adopted:
-        return Decision(update=adopted)  # then it has them, and looks anew
+        return Decision(update=adopted)  # enqueued again after the adoption
     current, old = newest(deployment, seen.sets, now)
     create = None
     if current is None and not deployment["spec"].get("paused"):
@@ -101,7 +103,7 @@ def _adopted(seen: Snapshot) -> tuple[tuple[Object, Object], ...]:
 
 
 def newest(deployment: Object, sets: Sequence[Object], now: float) -> tuple[Object | None, list[Object]]:
-    """The MachineSet that is what the MachineDeployment wants, and the others, oldest first."""
+    """The MachineSet that matches the template, and the others, oldest first."""
     wanted = deployment["spec"]["template"]
     ordered = sorted(sets, key=lambda each: (each["metadata"].get("creationTimestamp", ""), each["metadata"]["name"]))
     fitting = [

@@ -1,6 +1,6 @@
-"""How many Machines each MachineSet of a MachineDeployment has next, so that maxSurge and maxUnavailable hold. Pure.
+"""Computes the next replicas of each MachineSet of a MachineDeployment within maxSurge and maxUnavailable. Pure.
 
-Which Machine a MachineSet deletes is its own choice, so every deletion is taken for one of an available Machine.
+The MachineSet chooses which Machine it deletes, so every deletion counts as one of an available Machine.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Set:
-    """A MachineSet: what it is asked for, what it has, and how much of that is available."""
+    """Scale of a MachineSet: desired, current and available replicas."""
 
     name: str
     replicas: int
@@ -25,7 +25,7 @@ class Set:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of a MachineDeployment, resolved to numbers."""
+    """Rollout limits of a MachineDeployment as absolute numbers."""
 
     replicas: int
     surge: int
@@ -42,12 +42,12 @@ def limits_of(spec: Object) -> Limits:
     surge = resolved(rolling.get("maxSurge", 1), replicas, up=True)
     unavailable = resolved(rolling.get("maxUnavailable", 0), replicas, up=False)
     if surge == 0 and unavailable == 0:
-        unavailable = 1  # with neither nothing would ever move
+        unavailable = 1  # with both 0 no rollout could progress
     return Limits(replicas, surge, min(unavailable, replicas))
 
 
 def resolved(value: int | str, total: int, *, up: bool) -> int:
-    """A number, or a percentage of the total."""
+    """Resolves an absolute number or a percentage of the total."""
     text = str(value)
     if not text.endswith("%"):
         return max(int(text), 0) if text.lstrip("-").isdigit() else 0
@@ -56,7 +56,7 @@ def resolved(value: int | str, total: int, *, up: bool) -> int:
 
 
 def plan(limits: Limits, new: Set, old: Sequence[Set]) -> dict[str, int]:
-    """The replicas of those MachineSets whose number changes. `old` is oldest first."""
+    """The new replicas of the MachineSets whose replicas change. `old` is sorted oldest first."""
     wanted = _grown(limits, new, old)
     intents = {new.name: wanted} if wanted != new.replicas else {}
     if limits.on_delete:
@@ -86,7 +86,7 @@ def _shrink(limits: Limits, new: Set, intents: dict[str, int], old: Sequence[Set
     room = sum(each.replicas for each in (*old, new)) - pending - least - broken
     available = sum(each.available for each in (*old, new))
     found: dict[str, int] = {}
-    # What is unavailable goes first: it is of no use, and what replaces it may be.
+    # Unavailable replicas are deleted first: they serve nothing, and their replacements may.
     for broken_only in (True, False):
         for each in old:
             replicas = found.get(each.name, each.replicas)
@@ -102,7 +102,7 @@ def _shrink(limits: Limits, new: Set, intents: dict[str, int], old: Sequence[Set
 
 
 def _careful(each: Set, replicas: int, down: int, available: int, least: int) -> tuple[int, int]:
-    """How far this one may go down, and what is available afterwards in the worst case."""
+    """How far this MachineSet may scale down, and what is then available in the worst case."""
     deleted = max(each.current - (replicas - down), 0)
     if not each.available or not deleted:
         return down, available
@@ -114,7 +114,9 @@ def _careful(each: Set, replicas: int, down: int, available: int, least: int) ->
 
 
 def _unblock(new: Set, old: Sequence[Set]) -> dict[str, int]:
-    """An unavailable Machine of an old MachineSet may hold everything up: then one goes, maxUnavailable or not."""
+    """An unavailable Machine of an old MachineSet may block the rollout: then one is deleted regardless of
+    maxUnavailable.
+    """
     have = sum(each.current for each in old)
     if not have or have == sum(each.available for each in old):
         return {}
@@ -127,7 +129,7 @@ def _unblock(new: Set, old: Sequence[Set]) -> dict[str, int]:
 
 
 def _follow_deletions(limits: Limits, new: Set, old: Sequence[Set]) -> dict[str, int]:
-    """OnDelete: old MachineSets ask for no more than they have, and give way when there are too many."""
+    """OnDelete: old MachineSets never replace lost Machines, and scale down when there are too many."""
     surplus = sum(each.replicas for each in (*old, new)) - limits.replicas
     found: dict[str, int] = {}
     for each in old:
@@ -145,8 +147,9 @@ def _follow_deletions(limits: Limits, new: Set, old: Sequence[Set]) -> dict[str,
 
 
 def scale_only(limits: Limits, new: Set | None, old: Sequence[Set]) -> dict[str, int]:
-    """Paused: no rollout begins or goes on. A new number reaches the one MachineSet there is, or is divided over those
-    that have Machines, as they have them."""
+    """Paused: no rollout starts or continues. New replicas go to the only active MachineSet, or are divided
+    proportionally over the active ones.
+    """
     active = [each for each in (*old, *([new] if new is not None else [])) if each.replicas]
     if len(active) < 2:
         bearer = active[0] if active else new
@@ -156,7 +159,7 @@ def scale_only(limits: Limits, new: Set | None, old: Sequence[Set]) -> dict[str,
     total = sum(each.replicas for each in active)
     wanted = limits.replicas + limits.surge if limits.replicas else 0
     shares = {each.name: each.replicas * wanted // total for each in active}
-    # What division leaves goes to the largest, of those the newest, which is the last.
+    # The remainder goes to the largest MachineSets; of equal ones to the newest, which is the last.
     largest = sorted(active, key=lambda each: each.replicas)[::-1]
     for each in largest[: wanted - sum(shares.values())]:
         shares[each.name] += 1

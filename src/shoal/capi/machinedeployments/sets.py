@@ -1,4 +1,4 @@
-"""The MachineSets of a MachineDeployment: how a new one looks, and what reaches an existing one in place. Pure."""
+"""Builds the MachineSets of a MachineDeployment, and the in-place patches of existing ones. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ _NOT_COPIED = ("kubectl.kubernetes.io/last-applied-configuration", REVISION, PAU
 
 
 def new_set(deployment: Object, old: Sequence[Object], now: float) -> Object:
-    """Named after the template it has, so that a repeat meets it; one made because of `rollout.after` after that."""
+    """The name is derived from the template, so that a retry finds the object. One created because of `rollout.after`
+    is also named after that time.
+    """
     metadata, template = deployment["metadata"], deployment["spec"]["template"]
     due = any(expired(deployment, each, now) for each in old)
     parts = (metadata["uid"], rollout_fields(template), deployment["spec"]["rollout"]["after"] if due else "")
@@ -59,7 +61,7 @@ def new_set(deployment: Object, old: Sequence[Object], now: float) -> Object:
 
 
 def in_place(deployment: Object, machine_set: Object, *, is_current: bool, others: Sequence[Object]) -> Object:
-    """The patch that brings labels, annotations and in-place fields up to date; empty when they are."""
+    """The patch that updates labels, annotations and in-place fields; empty if they are current."""
     unique = labels_of(machine_set).get(TEMPLATE_HASH, "")
     template = deployment["spec"]["template"]["spec"]
     annotations = {**_annotations(deployment), DISABLE_MACHINE_CREATE: "false"}
@@ -87,7 +89,7 @@ def in_place(deployment: Object, machine_set: Object, *, is_current: bool, other
 
 
 def _without(before: Mapping[str, str] | None, wanted: Mapping[str, str]) -> dict[str, str | None]:
-    """Part of a merge patch; the template that a MachineSet has tells what it got from the MachineDeployment before."""
+    """Part of a merge patch. The template of the MachineSet shows what the MachineDeployment had set before."""
     return {**dict.fromkeys(before or {}), **wanted}
 
 
@@ -111,7 +113,7 @@ def revision_of(machine_set: Mapping[str, Any]) -> int:
 
 
 def _newest_revision(machine_set: Object, others: Sequence[Object]) -> int:
-    """A MachineSet that becomes the wanted one again gets the highest number."""
+    """A MachineSet that becomes the current one again gets the highest revision."""
     highest = max((revision_of(each) for each in others if each is not machine_set), default=0)
     return max(revision_of(machine_set), highest + 1 if highest >= revision_of(machine_set) else 0)
 

@@ -1,4 +1,4 @@
-"""status of a MachineDeployment: its counts and the conditions of the v1beta2 contract. Pure."""
+"""Builds the status of a MachineDeployment: counts and the conditions of the v1beta2 contract. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Object = dict[str, Any]
 def machine_deployment_status(
     deployment: Object, sets: Sequence[Object], machines: Sequence[Object], has_template: bool, now: str
 ) -> Object:
-    """The MachineDeployment with its status as it should be; the very same object where it is."""
+    """The MachineDeployment with its desired status; the identical object if nothing changes."""
     spec, deleting = deployment["spec"], is_deleting(deployment)
     own = {DEPLOYMENT_NAME: deployment["metadata"]["name"], CLUSTER_NAME: spec["clusterName"]}
     counts = {
@@ -50,7 +50,7 @@ def machine_deployment_status(
 
 
 def is_complete(deployment: Object) -> bool:
-    """As far as status tells: every Machine is the wanted one, available, and there are as many as asked for."""
+    """As far as status shows: all Machines are up to date and available, and their number is the desired one."""
     status, replicas = deployment.get("status") or {}, int(deployment["spec"].get("replicas", 1))
     fields = ("replicas", "availableReplicas", "upToDateReplicas")
     return all(status.get(field) == replicas for field in fields) and (

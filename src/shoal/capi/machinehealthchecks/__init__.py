@@ -1,1 +1,1 @@
-"""The MachineHealthCheck loop."""
+"""The MachineHealthCheck reconciler."""

@@ -1,4 +1,6 @@
-"""The MachineHealthCheck loop: looks at the Machines it selects and their Nodes, and writes what it finds on them."""
+"""Reconciles MachineHealthChecks: checks the selected Machines and their Nodes, and writes the results into the
+Machines' status.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,6 @@ Object = dict[str, Any]
 
 
 class MachineHealthCheckLoop:
-    """Keys are MachineHealthChecks."""
-
     def __init__(self, resources: Resources, clock: Clock) -> None:
         self._resources, self._clock = resources, clock
         self.loop: Loop[Name] = Loop("capi-machinehealthchecks", clock, self.reconcile)
@@ -83,7 +83,7 @@ class MachineHealthCheckLoop:
         try:
             await self._resources.machines.update_status(machine)
         except NotFound:
-            return  # it went meanwhile
+            return  # deleted meanwhile
 
 
 def _of_interest(cluster: Object) -> Hashable:

@@ -1,6 +1,7 @@
-"""What a MachineHealthCheck says of its Machines, and which it hands to their owners. Pure.
+"""Decides the health conditions of selected Machines and which are handed to their owners for remediation. Pure.
 
-When more are unhealthy than `remediation.triggerIf` allows, it is likely not the Machines: then none is handed over.
+If more are unhealthy than `remediation.triggerIf` allows, the cause is likely not the Machines: then none is
+remediated.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ class Snapshot:
     check: Object
     cluster: Object | None
     machines: Sequence[tuple[Object, Object | None]]
-    """Those of the Cluster, each with its Node."""
+    """Machines of the Cluster, each with its Node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
     patch: Object | None = None
-    """Of the MachineHealthCheck. The rest is decided anew after it."""
+    """Patch of the MachineHealthCheck. The rest is decided again after it."""
     mark: tuple[Object, ...] = ()
     """Machines with the status to write."""
     status: Object | None = None
@@ -57,7 +58,7 @@ class Allowance(NamedTuple):
 
 
 def decide(seen: Snapshot, now: float, stamp: str) -> Decision:
-    """`stamp` is `now` as text."""
+    """`now_rfc3339` is `now` as text."""
     check, cluster = seen.check, seen.cluster
     if cluster is None or is_deleting(check):
         return Decision()
@@ -91,14 +92,14 @@ def decide(seen: Snapshot, now: float, stamp: str) -> Decision:
 
 
 def selects(check: Object, machine: Object) -> bool:
-    """Paused Machines and those that shall be left alone are not even looked at."""
+    """Paused Machines and those with the skip-remediation annotation are not selected."""
     if PAUSED in annotations_of(machine) or SKIP_REMEDIATION in annotations_of(machine):
         return False
     return from_label_selector(check["spec"]["selector"]).matches(labels_of(machine))
 
 
 def allowance(check: Object, total: int, unhealthy: int) -> Allowance:
-    """`unhealthy` counts those too of which nobody can tell yet."""
+    """`unhealthy` includes Machines whose health is not known yet."""
     remediation = check["spec"].get("remediation") or {}
     trigger = remediation.get("triggerIf") or {}
     if "templateRef" in remediation:
@@ -127,7 +128,7 @@ def _forbidden(reason: str, message: str) -> Condition:
 
 
 def _marked(machine: Object, found: Verdict, remediates: bool, now: str) -> Object:
-    """The Machine with what is found; its owner is asked once, and then goes on by itself."""
+    """The Machine with the check's result. OwnerRemediated is set once; the owner proceeds from there."""
     if found.condition is None or is_deleting(machine):
         return machine
     new = only(machine, found.condition, now)

@@ -1,4 +1,4 @@
-"""Whether one Machine is healthy, by the checks of a MachineHealthCheck, and when that may change. Pure."""
+"""Checks the health of one Machine and when that result may change. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Without a condition nobody can tell yet; then, or while it is healthy, `again` is when it might not be."""
+    """Without a condition the health is not known yet. `requeue_after` is when a Machine that is unknown or healthy
+    might become unhealthy.
+    """
 
     condition: Condition | None = None
     again: float | None = None
@@ -58,7 +60,7 @@ def verdict(checks: Mapping[str, Any], target: Target, now: float) -> Verdict:
     if REMEDIATE_MACHINE in annotations_of(machine):
         return Verdict(ANNOTATED)
     leads = CONTROL_PLANE in labels_of(machine)
-    # A cluster that is not there yet is nothing its Machines could be blamed for.
+    # Machines are not blamed for a cluster that is not provisioned yet.
     if not condition_is(cluster, "ControlPlaneInitialized") and not leads:
         return Verdict()
     if not condition_is(cluster, "InfrastructureReady"):
@@ -92,7 +94,7 @@ def _node(checks: Mapping[str, Any], target: Target, now: float) -> Finding:
 
 
 def _begun(target: Target) -> float:
-    """When the last of all that a Node needs was there."""
+    """When the last precondition of a Node was met."""
     moments = [parse_time(target.machine["metadata"].get("creationTimestamp"))]
     for obj, type_ in (
         (target.cluster, "ControlPlaneInitialized"),
@@ -125,7 +127,7 @@ def _since(obj: Object, type_: str) -> float | None:
 
 
 def go_duration(seconds: int) -> str:
-    """As Go prints whole seconds: 5m0s."""
+    """Formats whole seconds like Go: 5m0s."""
     minutes, rest = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
     if hours:

@@ -1,1 +1,1 @@
-"""The Machine loop."""
+"""The Machine reconciler."""

@@ -1,4 +1,4 @@
-"""The Machine loop: joins a Machine to its infrastructure object and its Node."""
+"""Reconciles Machines: links a Machine to its infrastructure object and its Node."""
 
 from __future__ import annotations
 
@@ -32,8 +32,6 @@ WORKERS = 16
 
 
 class MachineLoop:
-    """Keys are Machines."""
-
     def __init__(self, resources: Resources, clock: Clock) -> None:
         self._resources, self._clock = resources, clock
         self.loop: Loop[Name] = Loop("capi-machines", clock, self.reconcile, WORKERS)
@@ -125,7 +123,7 @@ class MachineLoop:
             await resources.of(seen.infrastructure).delete(seen.infrastructure)
 
     async def _drain(self, machine: Object, node: Object) -> Drain:
-        """Cordons the Node first, so that none comes while others go."""
+        """Cordons the Node first, so that no Pod is scheduled while others are evicted."""
         client = self._resources.workload(machine)
         if client is None:
             return Drain()
@@ -134,7 +132,7 @@ class MachineLoop:
         try:
             pods, _ = await client.list_all(PODS, fields=f"spec.nodeName={node['metadata']['name']}")
         except NotFound:
-            return Drain()  # the whole cluster has gone
+            return Drain()  # the workload cluster was deleted
         unreachable = is_unreachable(node)
         wanted = plan(pods, unreachable, self._clock.now())
         failed: dict[str, tuple[Object, ...]] = {}
@@ -168,7 +166,7 @@ class MachineLoop:
         try:
             await self._resources.patch_node(machine, node, patch)
         except NotFound:
-            return  # the Node or its whole cluster has gone; the watch will say so
+            return  # the Node or its cluster was deleted; the watch reports it
 
 
 def _eviction(client: Client, pod: Object) -> str:

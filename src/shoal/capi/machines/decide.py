@@ -1,7 +1,7 @@
-"""What a Machine needs next: its owner and label, its provider id, its status, or one step of its deletion. Pure.
+"""Decides the next step of a Machine: owner and label, provider id, status, or one step of its deletion. Pure.
 
-Deletion goes in order: pre-drain hooks, the Node emptied, its volumes detached, pre-terminate hooks, the
-infrastructure object, the Node. With its Cluster a Machine goes without the steps that are about the Node.
+Deletion order: pre-drain hooks, node drain, volume detach, pre-terminate hooks, the infrastructure object, the Node. If
+its Cluster is deleted too, the steps about the Node are skipped.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from shoal.objects.duration import parse_time
 Object = dict[str, Any]
 
 NODE_DELETION_TIMEOUT = 10
-"""Seconds the deletion of a Node is tried where nobody says otherwise."""
+"""Default for how many seconds the deletion of a Node is attempted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,32 +48,32 @@ class Snapshot:
     machine_set: Object | None = None
     deployment: Object | None = None
     last_leader: bool = False
-    """Whether it is the one control plane Machine that is left."""
+    """Whether it is the last remaining control plane Machine."""
     drain: drain.Drain | None = None
-    """How far its Node is emptied; None before anybody looked."""
+    """Drain state of its Node; None before the first look."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
     patch: Object | None = None
-    """Of the Machine. The rest is decided anew after it."""
+    """Patch of the Machine. The rest is decided again after it."""
     infrastructure: Object | None = None
     """Patch of the infrastructure object."""
     node: Object | None = None
     """Patch of the Node."""
     drain: bool = False
-    """The Node is to be cordoned and its Pods evicted; the rest is decided anew after it."""
+    """Cordon the Node and evict its Pods. The rest is decided again after it."""
     delete: bool = False
-    """The infrastructure object."""
+    """Whether to delete the infrastructure object."""
     delete_node: bool = False
-    """With a patch: whether it succeeds or not."""
+    """Combined with a patch, its failure is ignored."""
     status: Object | None = None
     """The Machine with the status to write."""
     again: float | None = None
 
 
 def decide(seen: Snapshot, now: float, stamp: str) -> Decision:
-    """`stamp` is `now` as text."""
+    """`now_rfc3339` is `now` as text."""
     machine = seen.machine
     if is_paused(seen.cluster, machine):
         new = only(machine, paused_condition(True, seen.cluster), stamp)
@@ -81,7 +81,7 @@ def decide(seen: Snapshot, now: float, stamp: str) -> Decision:
     if is_deleting(machine):
         return _deletion(seen, now, stamp)
     if seen.cluster is None:
-        return Decision()  # it comes back with its Cluster
+        return Decision()  # enqueued again with its Cluster
     new, again = _status(seen, None, now, stamp)
     node = seen.node
     return Decision(
@@ -105,7 +105,7 @@ def _patch(seen: Snapshot) -> Object | None:
 
 
 def _provider_id(infrastructure: Object | None) -> str:
-    """Believed once the infrastructure is provisioned."""
+    """Valid only once the infrastructure is provisioned."""
     if infrastructure is None or not initialization(infrastructure, "provisioned"):
         return ""
     return str((infrastructure.get("spec") or {}).get("providerID", ""))
@@ -157,7 +157,7 @@ def _deletion(seen: Snapshot, now: float, stamp: str) -> Decision:
 
 
 def _is_node_kept_in_order(seen: Snapshot) -> bool:
-    """A Node goes in good order while its cluster lives on; without a control plane there is no order to keep."""
+    """The Node is drained and deleted only while its cluster lives on; without a control plane neither is possible."""
     cluster = seen.cluster
     alive = cluster is not None and not is_deleting(cluster) and initialization(cluster, "controlPlaneInitialized")
     known = seen.node is not None or "nodeRef" in (seen.machine.get("status") or {})

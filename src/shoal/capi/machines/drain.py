@@ -1,6 +1,6 @@
-"""How a Node is emptied before its machine goes: which Pods are evicted, which are waited for, which stay. Pure.
+"""Plans a node drain: which Pods are evicted, awaited or skipped. Pure.
 
-As kubectl drain does it: Pods of DaemonSets and static ones stay; the rest is evicted, PodDisruptionBudgets allowing.
+As kubectl drain: Pods of DaemonSets and static Pods stay; the others are evicted within their PodDisruptionBudgets.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ Object = dict[str, Any]
 MIRROR = "kubernetes.io/config.mirror"
 UNREACHABLE = "node.kubernetes.io/unreachable"
 UNREACHABLE_GRACE = 1
-"""Seconds after which a Pod of a Node nobody hears of is not waited for."""
+"""Seconds after which a terminating Pod of an unreachable Node is no longer awaited."""
 SOONEST, LATEST = 0.25, 20.0
-"""How often a Node that is not empty yet is looked at, in seconds: less and less."""
+"""Poll interval of a Node that is not drained yet, in seconds, increasing over time."""
 BUDGET = "cannot evict pod as it would violate the pod's disruption budget."
 
 
@@ -28,11 +28,11 @@ BUDGET = "cannot evict pod as it would violate the pod's disruption budget."
 class Drain:
     evict: tuple[Object, ...] = ()
     going: tuple[Object, ...] = ()
-    """Evicted, and still there."""
+    """Evicted, and still present."""
     completing: tuple[Object, ...] = ()
-    """Waited for until they end by themselves."""
+    """Awaited until they finish by themselves."""
     failed: Mapping[str, tuple[Object, ...]] = field(default_factory=dict)
-    """Pods that could not be evicted, by the reason."""
+    """Pods that could not be evicted, by reason."""
 
     @property
     def is_done(self) -> bool:
@@ -85,14 +85,14 @@ def _name(pod: Object) -> str:
 
 
 def eviction(pod: Object, unreachable: bool) -> Object:
-    """The request to evict a Pod, in its own time where its Node can still be heard of."""
+    """The Eviction of a Pod. With its own grace period if the Node is reachable."""
     metadata = {"namespace": pod["metadata"]["namespace"], "name": pod["metadata"]["name"]}
     body: Object = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
     return {**body, "deleteOptions": {"gracePeriodSeconds": UNREACHABLE_GRACE}} if unreachable else body
 
 
 def message(drain: Drain, started: str) -> str:
-    """What is still there, and why."""
+    """Lists the remaining Pods and the reasons."""
     lines = [f"Drain not completed yet (started at {started}):"]
     if drain.going or drain.evict:
         shown = _names((*drain.going, *drain.evict))
@@ -120,14 +120,14 @@ def look_again(started: str, now: float) -> float:
 
 
 def is_drained(machine: Object, infrastructure: Object | None, now: float) -> bool:
-    """Whether nobody waits for the Node to be empty: it is not wanted, it is too late, or it took too long."""
+    """Reports whether the drain is no longer awaited: it is excluded by annotation, too late, or timed out."""
     if EXCLUDE_NODE_DRAINING in annotations_of(machine):
         return True
     return _too_late(machine, infrastructure) or _expired(machine, "nodeDrainTimeoutSeconds", "nodeDrainStartTime", now)
 
 
 def is_detached(machine: Object, infrastructure: Object | None, node: Object, now: float) -> bool:
-    """Whether nobody waits for volumes to be detached from the Node any more."""
+    """Reports whether volume detach is no longer awaited."""
     if EXCLUDE_VOLUME_DETACH in annotations_of(machine) or is_unreachable(node):
         return True
     if _too_late(machine, infrastructure):

@@ -1,6 +1,6 @@
-"""What a Node has from its Machine: labels, annotations and taints, kept up and taken away again. Pure.
+"""Propagates labels, annotations and taints from a Machine to its Node, and removes them again. Pure.
 
-Annotations of the Node name what came from the Machine; everything else on it belongs to others.
+Annotations of the Node record what came from the Machine; everything else on it belongs to others.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Object = dict[str, Any]
 def node_patch(
     machine: Object, node: Object, infrastructure: Object | None, machine_set: Object | None, deployment: Object | None
 ) -> Object | None:
-    """The merge patch that brings a Node up to date; None when it is."""
+    """The merge patch that updates the Node; None if it is current."""
     if is_deleting(node):
         return None
     labels = node_labels(labels_of(machine))
@@ -54,7 +54,7 @@ def node_patch(
 
 
 def is_outdated(machine_set: Object | None, deployment: Object | None) -> bool:
-    """Whether the Machine is of an older revision than the one that is wanted: Pods rather go elsewhere."""
+    """Whether the Machine's revision is older than the MachineDeployment's: Pods should prefer other Nodes."""
     if machine_set is None or deployment is None:
         return False
     return _revision(machine_set) < _revision(deployment)
@@ -75,7 +75,7 @@ def _changes(has: Mapping[str, str], wanted: Mapping[str, str], before: Iterable
 
 
 def _taints(machine: Object, has: list[Object], said: Mapping[str, str], outdated: bool) -> list[Object]:
-    """Those of the Node in their order, without what went and with what came."""
+    """The Node's taints in their order, without removed and with added ones."""
     kept = {taint_name(taint): taint for taint in kept_taints(machine)}
     started = TAINTS_FROM_MACHINE in said
     wanted = kept if started else {taint_name(taint): taint for taint in machine["spec"].get("taints") or ()}

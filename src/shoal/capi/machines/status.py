@@ -1,4 +1,4 @@
-"""status of a Machine: phase, Node, and the conditions of the v1beta2 contract. Pure."""
+"""Builds the status of a Machine: phase, Node and the conditions of the v1beta2 contract. Pure."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ Object = dict[str, Any]
 
 NODE_PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")
 GONE = ("ObjectDeleted", "ObjectDoesNotExist", "NodeDeleted", "NodeDoesNotExist")
-"""What is expected of a Machine on its way out."""
+"""Reasons that are expected while the object is deleted."""
 LONG = 15 * 60
 
 
 class Progress(NamedTuple):
-    """How far the deletion of a Machine has come: its condition, and `status.deletion`."""
+    """Progress of a Machine's deletion: reason and message of its condition, and `status.deletion`."""
 
     reason: str
     message: str
@@ -43,7 +43,7 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a Machine's status tells of, besides itself."""
+    """Objects that a Machine's status is computed from."""
 
     cluster: Object | None
     infrastructure: Object | None
@@ -55,7 +55,9 @@ class Facts:
 def machine_status(
     machine: Object, facts: Facts, progress: Progress | None, now: float, stamp: str
 ) -> tuple[Object, float | None]:
-    """The Machine with its status as it should be (the very same where it is), and when to look again."""
+    """The Machine with its desired status (the identical object if nothing changes), and seconds until it must be
+    computed again.
+    """
     old = machine.get("status") or {}
     infrastructure, node = facts.infrastructure, facts.node
     reported = (infrastructure or {}).get("status") or {}
@@ -166,9 +168,10 @@ def _of_node(node: Object) -> list[Condition]:
 
 
 def _bad(node: Object, type_: str, good: str) -> tuple[bool, str] | None:
-    """Whether nobody knows, and what is said, of a condition that is not as it should be.
+    """Whether the status is unknown, and the message, of a condition that is not as it should be.
 
-    Simulated Nodes report no pressures: one that nobody reports is none."""
+    Simulated Nodes report no pressures: an unreported one counts as absent.
+    """
     found = get_condition(node, type_)
     if found is None:
         return (True, "Condition not yet reported") if type_ == "Ready" else None
@@ -177,7 +180,7 @@ def _bad(node: Object, type_: str, good: str) -> tuple[bool, str] | None:
 
 
 def _up_to_date(machine: Object, facts: Facts, now: float) -> list[Condition]:
-    """Of Machines of a MachineDeployment; others have nothing to be up to date with."""
+    """Only for Machines of a MachineDeployment."""
     if facts.machine_set is None or facts.deployment is None:
         return []
     why = differences(facts.machine_set["spec"]["template"], facts.deployment["spec"]["template"])
@@ -193,7 +196,7 @@ def _up_to_date(machine: Object, facts: Facts, now: float) -> list[Condition]:
 
 
 def _kubelet(machine: Object, facts: Facts) -> str:
-    """The version the Node tells of, or told of last."""
+    """The kubelet version the Node reports, or reported last."""
     info = ((facts.node or {}).get("status") or {}).get("nodeInfo") or (machine.get("status") or {}).get("nodeInfo")
     return str((info or {}).get("kubeletVersion", ""))
 
@@ -214,7 +217,7 @@ def _ready(machine: Object, found: Sequence[Condition], now: float) -> Condition
 
 
 def _short(machine: Object, deleting: Condition, now: float) -> Condition:
-    """Without the details, so that many Machines say the same and are told of together."""
+    """Without details, so that the messages of many Machines are equal and merged."""
     deleted = parse_time(machine["metadata"]["deletionTimestamp"]) or now
     since = " since more than 15m" if now - deleted > LONG else ""
     return deleting._replace(message=f"Machine deletion in progress{since}, stage: {deleting.reason}")

@@ -1,1 +1,1 @@
-"""The MachineSet loop."""
+"""The MachineSet reconciler."""

@@ -1,4 +1,4 @@
-"""The MachineSet loop: keeps the number of its Machines, each with its clone of the infrastructure template."""
+"""Reconciles MachineSets: keeps the number of Machines, each with a clone of the infrastructure template."""
 
 from __future__ import annotations
 
@@ -20,14 +20,12 @@ REMEMBERED_GONE = 100
 
 
 class MachineSetLoop:
-    """Keys are MachineSets."""
-
     def __init__(self, resources: Resources, clock: Clock) -> None:
         self._resources, self._clock = resources, clock
         self.loop: Loop[Name] = Loop("capi-machinesets", clock, self.reconcile)
         self._clusters = Changes(standing)
         self._gone: deque[str] = deque(maxlen=REMEMBERED_GONE)
-        """Names that are not given again to whoever replaces them."""
+        """Names of deleted Machines, which their replacements do not reuse."""
         resources.follow(resources.sets, self.loop.queue)
         resources.machines.listen(self._machine)
         resources.clusters.listen(self._cluster)
@@ -121,7 +119,9 @@ class MachineSetLoop:
 
 
 async def _together(*writes: Any) -> None:
-    """At once: the store commits them in groups. Every one is tried; the first failure is raised."""
+    """Runs the writes concurrently: the store commits them in groups. All are attempted; the first failure is
+    raised.
+    """
     answers = await asyncio.gather(*writes, return_exceptions=True)
     for answer in answers:
         if isinstance(answer, BaseException):

@@ -1,7 +1,9 @@
-"""What a MachineSet needs next: Machines made, cloned, kept up or deleted, its status, its own deletion. Pure.
+"""Decides the next step of a MachineSet: Machines to create, clone, update in place or delete, its status, its own
+deletion. Pure.
 
-A Machine is made before its infrastructure object, which then has its owner from the start; a Machine that lacks
-it (the loop was cut in between) gets it here. Names follow from what was seen, so a repeat meets its own objects.
+A Machine is created before its infrastructure object, which therefore has its owner from the start. A Machine that
+lacks it (the reconcile was interrupted) gets it here. Names are derived from the snapshot, so a retry finds its own
+objects.
 """
 
 from __future__ import annotations
@@ -53,36 +55,36 @@ class Snapshot:
     machine_set: Object
     cluster: Object | None
     machines: Sequence[Object]
-    """Those it controls, deleting ones too."""
+    """Controlled Machines, deleting ones included."""
     template: Object | None
     infrastructure: frozenset[str] = frozenset()
-    """Names of those of its Machines whose infrastructure object is there."""
+    """Names of its Machines whose infrastructure object exists."""
     taken: frozenset[str] = frozenset()
-    """Names that a new Machine does not get: of those there are, and of those that just went."""
+    """Names that a new Machine must not get: existing and recently deleted ones."""
     deployment: Object | None = None
     """The MachineDeployment that controls it."""
     orphans: Sequence[Object] = ()
-    """Machines of its Cluster that nobody controls."""
+    """Machines of its Cluster without a controller."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
     patch: Object | None = None
-    """Of the MachineSet. The rest is decided anew after it."""
+    """Patch of the MachineSet. The rest is decided again after it."""
     template: Object | None = None
-    """Patch of the infrastructure template, which goes with the Cluster."""
+    """Patch of the infrastructure template: the Cluster becomes its owner."""
     create: tuple[Object, ...] = ()
     adopt: tuple[tuple[Object, Object], ...] = ()
-    """Machines that nobody controls and it selects, and their patches."""
+    """Selected Machines without a controller, and their patches."""
     clone: tuple[Object, ...] = ()
-    """Machines that lack their infrastructure object."""
+    """Machines without an infrastructure object."""
     keep_up: tuple[tuple[Object, Object], ...] = field(default_factory=tuple)
     """Machines and their patches."""
     mark: tuple[Object, ...] = ()
     """Machines with the status to write, before any is deleted."""
     delete: tuple[Object, ...] = ()
     status: Object | None = None
-    """The MachineSet with the status to write, for what was seen."""
+    """The MachineSet with the status to write, computed from the snapshot."""
 
 
 def decide(seen: Snapshot, now: str) -> Decision:
@@ -96,10 +98,10 @@ def decide(seen: Snapshot, now: str) -> Decision:
         going = tuple(machine for machine in seen.machines if not is_deleting(machine))
         return Decision(delete=going, status=_status(seen, now))
     if seen.cluster is None:
-        return Decision()  # it comes back with its Cluster
+        return Decision()  # enqueued again with its Cluster
     adopt = _adopted(seen)
     if adopt:
-        return Decision(adopt=adopt)  # then it has them, and everything is counted anew
+        return Decision(adopt=adopt)  # enqueued again after the adoption, with new counts
     unhealthy = remediation(machine_set, seen.deployment, seen.machines, now)
     surplus = _surplus(seen)
     return Decision(
@@ -158,7 +160,7 @@ def _missing(seen: Snapshot) -> tuple[Object, ...]:
 
 
 def _names(machine_set: Object, count: int, taken: frozenset[str]) -> list[str]:
-    """The same for the same revision of the MachineSet: a repeat tries the same ones."""
+    """The same for the same resourceVersion of the MachineSet: a retry uses the same names."""
     metadata = machine_set["metadata"]
     found: list[str] = []
     number = 0
@@ -213,7 +215,7 @@ def machine_labels(machine_set: Object) -> dict[str, str]:
 
 
 def _without_infrastructure(seen: Snapshot) -> tuple[Object, ...]:
-    """One that was provisioned once and lost it is not mended: that machine is gone."""
+    """A Machine that was provisioned and lost its infrastructure object is not repaired: its machine is gone."""
     return tuple(
         machine
         for machine in seen.machines
@@ -244,7 +246,7 @@ def clone_of(machine_set: Object, template: Object, machine: Object) -> Object:
 
 
 def machine_annotations(machine_set: Object) -> dict[str, str]:
-    """Those of the template, and which labels and annotations are from there."""
+    """Annotations of the template, and records of which labels and annotations come from it."""
     metadata = machine_set["spec"]["template"].get("metadata") or {}
     annotations = dict(metadata.get("annotations") or {})
     for record, names in ((LABELS_FROM_SET, metadata.get("labels")), (ANNOTATIONS_FROM_SET, annotations)):
@@ -254,7 +256,7 @@ def machine_annotations(machine_set: Object) -> dict[str, str]:
 
 
 def _outdated(seen: Snapshot) -> tuple[tuple[Object, Object], ...]:
-    """What reaches Machines in place: labels, annotations, and fields that need no new machine."""
+    """Patches of what reaches Machines in place: labels, annotations and fields that need no new machine."""
     template = seen.machine_set["spec"]["template"]
     labels, annotations = machine_labels(seen.machine_set), machine_annotations(seen.machine_set)
     found = []
@@ -284,7 +286,7 @@ def _changes(has: Mapping[str, str], wanted: Mapping[str, str], record: str | No
 
 
 def _surplus(seen: Snapshot) -> tuple[Object, ...]:
-    """Those on their way out count as gone first, so none goes twice."""
+    """Deleting Machines are counted first, so that none is deleted twice."""
     count = len(seen.machines) - _replicas(seen.machine_set)
     order = (seen.machine_set["spec"].get("deletion") or {}).get("order") or "Random"
     return tuple(machine for machine in first_to_go(seen.machines, count, order) if not is_deleting(machine))

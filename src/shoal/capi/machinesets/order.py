@@ -1,4 +1,4 @@
-"""Which Machines go first when there are too many. Pure."""
+"""Orders Machines for deletion when there are too many. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Object = dict[str, Any]
 
 
 def first_to_go(machines: Sequence[Object], count: int, order: str) -> list[Object]:
-    """Deleting, then marked for deletion, then unhealthy, then by the order asked for; Random is by name."""
+    """Deleting first, then annotated for deletion, then unhealthy, then by `order`; Random is by name."""
     if count <= 0:
         return []
     by_name = sorted(machines, key=lambda machine: str(machine["metadata"]["name"]))
@@ -34,7 +34,7 @@ def _rank(machine: Mapping[str, Any]) -> int:
 
 
 def is_healthy(machine: Mapping[str, Any]) -> bool:
-    """Not knowing is no reason to be the first."""
+    """Unknown conditions do not count as unhealthy."""
     if not (machine.get("status") or {}).get("nodeRef"):
         return False
     return not condition_is(machine, "NodeHealthy", "False") and not condition_is(

@@ -1,7 +1,8 @@
-"""Which unhealthy Machines of a MachineSet are replaced now, and what is said of those that wait. Pure.
+"""Plans remediation: which unhealthy Machines of a MachineSet are replaced now, and the conditions of those that wait.
+Pure.
 
-A MachineHealthCheck marks Machines (HealthCheckSucceeded and OwnerRemediated False); the MachineSet deletes them, a
-few at a time, and then misses them as it would any.
+A MachineHealthCheck sets HealthCheckSucceeded and OwnerRemediated to False. The MachineSet deletes such Machines, a few
+at a time, and then replaces them like any missing Machine.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Remediation:
     mark: tuple[Object, ...] = ()
     """Machines with the status to write."""
     delete: tuple[Object, ...] = ()
-    """Once that is written."""
+    """Deleted after those statuses are written."""
 
 
 def remediation(machine_set: Object, deployment: Object | None, machines: Sequence[Object], now: str) -> Remediation:
@@ -68,13 +69,13 @@ def _revision(obj: Object) -> str:
 
 
 def _newest_first(machine: Object) -> tuple[str, list[int]]:
-    """Those that failed to come up may carry nothing yet; of the same age, by name."""
+    """Newest Machines first: those that failed to start may carry no workload yet. Equal ages are ordered by name."""
     metadata = machine["metadata"]
     return str(metadata.get("creationTimestamp", "")), [-ord(letter) for letter in metadata["name"]]
 
 
 def _room(deployment: Object | None, machines: Sequence[Object]) -> tuple[int | None, object]:
-    """How many may go at once, of those that do not yet; None: all of them."""
+    """How many more may be remediated at once, and the configured limit. None: no limit."""
     spec = (deployment or {}).get("spec") or {}
     limit = (spec.get("remediation") or {}).get("maxInFlight")
     if limit is None:
@@ -88,6 +89,6 @@ def _room(deployment: Object | None, machines: Sequence[Object]) -> tuple[int | 
 
 
 def _said(machines: Sequence[Object], condition: Condition, now: str) -> list[Object]:
-    """Those of whom it is news."""
+    """Only Machines that the condition changes."""
     found = [(machine, only(machine, condition, now)) for machine in machines]
     return [new for machine, new in found if new is not machine]

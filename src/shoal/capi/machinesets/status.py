@@ -1,4 +1,4 @@
-"""status of a MachineSet: its counts and the conditions of the v1beta2 contract. Pure."""
+"""Builds the status of a MachineSet: counts and the conditions of the v1beta2 contract. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Object = dict[str, Any]
 
 
 def machine_set_status(machine_set: Object, machines: Sequence[Object], has_template: bool, now: str) -> Object:
-    """The MachineSet with its status as it should be; the very same object where it is."""
+    """The MachineSet with its desired status; the identical object if nothing changes."""
     deleting = is_deleting(machine_set)
     desired = 0 if deleting else int(machine_set["spec"].get("replicas", 1))
     counts = {

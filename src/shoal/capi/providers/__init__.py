@@ -1,1 +1,1 @@
-"""Infrastructure providers."""
+"""Infrastructure providers of Cluster API."""

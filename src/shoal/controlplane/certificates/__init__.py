@@ -1,0 +1,1 @@
+"""Signs approved CertificateSigningRequests and deletes old ones."""

@@ -1,4 +1,6 @@
-"""CertificateSigningRequests: signs the approved ones of Kubernetes' signers and of workers, removes old ones."""
+"""Signs approved CertificateSigningRequests of the Kubernetes signers and of the worker signer. Deletes old
+requests.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ from shoal.runtime.controller import Controller
 
 Object = dict[str, Any]
 Sign = Callable[[bytes, str, str, float, Sequence[str]], bytes]
-"""(request as PEM, logical cluster, its uid, seconds, usages) -> certificate as PEM. ValueError: it is not sound."""
+"""Arguments: CSR as PEM, logical cluster, its uid, seconds, usages. Returns the certificate as PEM. Raises ValueError
+for an unsound request.
+"""
 
 CLUSTERS = Kind(GROUP, VERSION, PLURAL, namespaced=False)
 REQUESTS = Kind("certificates.k8s.io", "v1", "certificatesigningrequests", namespaced=False)

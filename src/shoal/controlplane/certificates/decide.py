@@ -1,6 +1,6 @@
-"""Which CertificateSigningRequests are signed, which fail, and when they go. Pure.
+"""Decides which CertificateSigningRequests are signed, which fail and when they are deleted. Pure.
 
-Approval is others' business: nothing here approves.
+Approval is out of scope: nothing here approves a request.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def lifetime(csr: Object) -> float:
 
 
 def problem(signer: str, asked: Asked, usages: list[str]) -> str:
-    """Why a signer does not sign this, in upstream's words; empty: it does."""
+    """Returns upstream's reason why the signer rejects the request; empty if it signs."""
     if signer == CLIENT:
         if "system:masters" in asked.organizations:
             return f"use of {CLIENT} signer with system:masters group is not allowed"
@@ -95,7 +95,7 @@ def signed(csr: Object, certificate: str) -> Object:
 
 
 def removal(csr: Object, not_after: float | None) -> float | None:
-    """When it goes, in seconds since the epoch; `not_after` is the end of the certificate it holds."""
+    """Returns the deletion time in seconds since the epoch. `not_after` is the expiry of the issued certificate."""
     ends = [] if not_after is None else [not_after]
     conditions = (csr.get("status") or {}).get("conditions") or ()
     if not conditions:

@@ -1,0 +1,1 @@
+"""CronJob controller."""

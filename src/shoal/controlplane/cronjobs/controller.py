@@ -1,4 +1,4 @@
-"""The CronJob loop: a Job for every time of the schedule, one alarm list for all CronJobs of the store."""
+"""Reconciles CronJobs: one Job for every scheduled time. One delay queue serves all CronJobs of the store."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SOURCE = Source("cronjob-controller", "batch/v1", "CronJob")
 
 
 class CronJobLoop:
-    """Keys are CronJobs. The views are shared with other loops and run on their own."""
+    """Keys are CronJobs. The informers are shared with other controllers and are run elsewhere."""
 
     def __init__(
         self,
@@ -84,7 +84,9 @@ class CronJobLoop:
         return None
 
     async def _gone(self, client: Client, cron_job: Object, jobs: list[Object]) -> set[str]:
-        """Uids of active Jobs that are not there. The server says so: a view may be behind."""
+        """Returns the uids of active Jobs that no longer exist. They are read from the server because an informer may
+        lag.
+        """
         there, gone = {job["metadata"]["uid"] for job in jobs}, set[str]()
         for one in (cron_job.get("status") or {}).get("active") or ():
             if one.get("uid") not in there:
@@ -97,7 +99,7 @@ class CronJobLoop:
         return gone
 
     async def _start(self, client: Client, key: Key, cron_job: Object, decision: Decision) -> Object:
-        """The status afterwards."""
+        """Creates the due Job and returns the resulting status."""
         assert decision.start is not None
         for one in decision.replaces:
             await self._delete(client, key, cron_job, one)
@@ -113,7 +115,7 @@ class CronJobLoop:
     async def _create(self, client: Client, key: Key, cron_job: Object, scheduled: float) -> Object:
         try:
             job = await client.create(JOBS, made_job(cron_job, scheduled), key[1])
-        except AlreadyExists:  # made before an interruption, or by somebody else
+        except AlreadyExists:  # created before an interruption, or by another client
             return await client.get(JOBS, job_name(cron_job, scheduled), key[1])
         except StatusError as error:
             if not any(cause.reason == NAMESPACE_ENDS for cause in error.causes):
@@ -123,7 +125,7 @@ class CronJobLoop:
         return job
 
     async def _delete(self, client: Client, key: Key, cron_job: Object, job: Object) -> None:
-        """`job` is metadata or a reference."""
+        """`job` is an object's metadata or an object reference."""
         body: Object = {"propagationPolicy": "Background", "preconditions": {"uid": job["uid"]}}
         try:
             await client.call("DELETE", client.path(JOBS, job["name"], key[1]), body=body)

@@ -1,4 +1,4 @@
-"""What a CronJob does now: which Jobs it forgets, deletes and starts, and when it looks again. Pure."""
+"""Decides which Jobs a CronJob drops from its status, deletes and starts, and when it is reconciled next. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Event = tuple[str, str, str]
 """Type, reason and message."""
 
 MARGIN_SECONDS = 0.1
-"""After a scheduled time, so that no clock that is a little behind thinks it has not come."""
+"""Added to a scheduled time, so that a clock that is slightly behind does not find the time still in the future."""
 UNSUPPORTED = (
     "CRON_TZ or TZ used in schedule {} is not officially supported, see "
     "https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details"
@@ -29,20 +29,20 @@ UNSUPPORTED = (
 @dataclass(frozen=True, slots=True)
 class Decision:
     status: Object
-    """Without what is started and replaced."""
+    """Does not yet include the started Job and still includes the replaced ones."""
     delete: tuple[Object, ...] = ()
-    """Jobs beyond the history to keep."""
+    """Jobs over the history limits."""
     start: float | None = None
-    """The scheduled time of a Job to make."""
+    """Scheduled time of the Job to create."""
     replaces: tuple[Object, ...] = ()
-    """References to Jobs that go before that."""
+    """References to Jobs that are deleted before the new one is created."""
     at: float | None = None
-    """When to look again if nothing changes before."""
+    """Time of the next reconcile if nothing changes before."""
     events: tuple[Event, ...] = ()
 
 
 def decide(cron_job: Object, jobs: list[Object], gone: Iterable[str], now: float) -> Decision:
-    """`jobs` are those it controls; `gone` are uids among its active ones of which the server says they are not."""
+    """`jobs` are the Jobs it controls. `missing` are uids of active Jobs that the server no longer has."""
     status, events = _looked_at(cron_job, jobs, {*gone})
     delete = tuple(_outdated(cron_job, jobs))
     status = without(status, (job["metadata"]["uid"] for job in delete))
@@ -95,7 +95,9 @@ def _scheduled(cron_job: Object, idle: Decision, schedule: Schedule, zone: tzinf
 
 
 def next_look(cron_job: Object, now: float) -> float | None:
-    """When a CronJob whose schedule has changed fires next: what the new one would have missed is not made up for."""
+    """Returns the next time of a CronJob whose schedule changed. Times that the new schedule would have missed are not
+    made up for.
+    """
     try:
         zone, schedule = _zone(cron_job), parse(cron_job["spec"]["schedule"])
     except ValueError:
@@ -118,7 +120,7 @@ def _since(cron_job: Object) -> float:
 
 
 def _zone(cron_job: Object) -> tzinfo:
-    """The one of the field, or the one that an old schedule has inside."""
+    """Returns the zone of `timeZone`, or the one embedded in an old schedule (TZ=, CRON_TZ=)."""
     spec = cron_job["spec"]
     prefix, _, rest = spec["schedule"].partition("=")
     if prefix in ("TZ", "CRON_TZ"):
@@ -127,7 +129,7 @@ def _zone(cron_job: Object) -> tzinfo:
 
 
 def job_name(cron_job: Object, scheduled: float) -> str:
-    """The same for the same minute, whoever makes the Job."""
+    """Deterministic for a minute, so that two controllers cannot create two Jobs for it."""
     return f"{cron_job['metadata']['name']}-{int(scheduled) // 60}"
 
 
@@ -146,7 +148,7 @@ def made_job(cron_job: Object, scheduled: float) -> Object:
 
 
 def started(status: Object, job: Object, stamp: str) -> Object:
-    """The status with a Job that was made for the time `stamp`."""
+    """Returns the status with the Job created for `schedule_time` among the active ones."""
     metadata = job["metadata"]
     reference = {"apiVersion": "batch/v1", "kind": "Job"}
     reference |= {field: metadata[field] for field in ("namespace", "name", "uid", "resourceVersion")}
@@ -154,7 +156,7 @@ def started(status: Object, job: Object, stamp: str) -> Object:
 
 
 def without(status: Object, uids: Iterable[str]) -> Object:
-    """The status without these among the active Jobs."""
+    """Returns the status without these Jobs among the active ones."""
     going, active = {*uids}, status.get("active") or ()
     left = [one for one in active if one.get("uid") not in going]
     if len(left) == len(active):
@@ -163,7 +165,7 @@ def without(status: Object, uids: Iterable[str]) -> Object:
 
 
 def _looked_at(cron_job: Object, jobs: list[Object], gone: set[str]) -> tuple[Object, list[Event]]:
-    """The status with what became of its Jobs."""
+    """Returns the status after the observed outcome of its Jobs, and the Events for it."""
     status: Object = dict(cron_job.get("status") or {})
     active = {one.get("uid"): one for one in status.get("active") or ()}
     events: list[Event] = []

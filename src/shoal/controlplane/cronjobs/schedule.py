@@ -1,6 +1,6 @@
-"""Which times of a schedule were missed, and the zones by name. Pure but for the zones' tables.
+"""Missed times of a schedule, and time zones by name. Pure but for the time zone database.
 
-Without a zone, times are UTC.
+Times without a zone are UTC.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class InvalidSchedule(ValueError):
 
 
 def zone_of(name: str) -> tzinfo:
-    """A ValueError tells that there is none of that name."""
+    """Raises ValueError for an unknown zone."""
     if name in ("", "UTC"):
         return UTC
     try:
@@ -32,14 +32,14 @@ def zone_of(name: str) -> tzinfo:
 @dataclass(frozen=True, slots=True)
 class Missed:
     latest: float | None
-    """The last time it should have fired; None: it has nothing to make up for."""
+    """The most recent time it should have fired; None if nothing was missed."""
     any: bool = False
-    """More than one, that is: the ordinary case, one time that has just come, is none."""
+    """More than one time was missed. One time that has just come is the ordinary case and does not count."""
     many: bool = False
 
 
 def missed(schedule: Schedule, earliest: float, now: float, zone: tzinfo) -> Missed:
-    """Of the times after `earliest` until now."""
+    """Returns the missed times after `earliest` until `now`."""
     first = next_time(schedule, earliest, zone)
     second = next_time(schedule, first, zone) if first is not None else None
     if first is not None and now < first:
@@ -50,7 +50,7 @@ def missed(schedule: Schedule, earliest: float, now: float, zone: tzinfo) -> Mis
         raise InvalidSchedule("time difference between two schedules is less than 1 second")
     between = round(second - first)
     count = int(now - first) // between + 1
-    # One more back than the first two times suggest, for a schedule whose times are not evenly apart.
+    # Starts one interval earlier than the first two times suggest: times may not be evenly spaced.
     latest, moment = None, next_time(schedule, first + (count - 2) * between, zone)
     while moment is not None and moment <= now:
         latest, moment = moment, next_time(schedule, moment, zone)

@@ -1,4 +1,6 @@
-"""How long a pod that failed on a node is left alone, so that what cannot work there is not tried all the time."""
+"""Exponential backoff per node for failed daemon pods, so that a pod that cannot run there is not recreated all the
+time.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +11,19 @@ FORGOTTEN = 2 * LONGEST
 
 
 class FailedPods:
-    """Keys are DaemonSets. Times are seconds of any one clock."""
+    """Keys are DaemonSets. Times are seconds of any single clock."""
 
     def __init__(self) -> None:
         self._pauses: dict[Key, dict[str, tuple[float, float]]] = {}
-        """By node: the pause and since when it lasts."""
+        """By node: backoff duration and its start."""
 
     def held(self, key: Key, now: float) -> dict[str, float]:
-        """Nodes and the seconds left."""
+        """Returns the nodes in backoff with the seconds left."""
         pauses = self._pauses.get(key, {})
         return {node: since + pause - now for node, (pause, since) in pauses.items() if since + pause > now}
 
     def deleted(self, key: Key, node: str, now: float) -> None:
-        """A failed pod was deleted on the node: the next one waits twice as long."""
+        """Records the deletion of a failed pod on the node. The next one waits twice as long."""
         pauses = {
             each: (pause, since)
             for each, (pause, since) in self._pauses.get(key, {}).items()

@@ -1,4 +1,4 @@
-"""The DaemonSet loop: a pod on every node that a DaemonSet selects, in every cluster."""
+"""Reconciles DaemonSets: one pod on every eligible node."""
 
 from __future__ import annotations
 
@@ -30,14 +30,16 @@ Object = dict[str, Any]
 DAEMON_SETS = Kind("apps", "v1", "daemonsets")
 NODES = Kind("", "v1", "nodes", namespaced=False)
 EFFORT = 4
-"""To see to a node is about so many times the work of counting a pod."""
+"""Deciding for a node costs about this many times as much as counting a pod."""
 UNSEEN_SECONDS = 5.0
-"""What was written shows up by itself; this is for a view that was lost meanwhile."""
+"""Safety net. The controller's writes normally arrive through the informer; this covers an informer that was lost
+meanwhile.
+"""
 SOURCE = Source("daemonset-controller", "apps/v1", "DaemonSet")
 
 
 class DaemonSetLoop:
-    """Keys are DaemonSets. The views are shared with other loops and run on their own."""
+    """Keys are DaemonSets. The informers are shared with other controllers and are run elsewhere."""
 
     def __init__(
         self,
@@ -57,7 +59,7 @@ class DaemonSetLoop:
         self._statuses = OwnStatuses(client, DAEMON_SETS, sets)
         self._failed = FailedPods()
         self._in: dict[str, dict[Key, None]] = {}
-        """By cluster."""
+        """DaemonSets by logical cluster."""
         self.loop: Loop[Key] = Loop("daemonsets", clock, self.reconcile)
         self._pace = Pace(clock, self.loop.queue)
         self._gate: Gate[Key] = Gate(self.loop.queue.add, sets, pods, nodes, revisions)
@@ -102,7 +104,7 @@ class DaemonSetLoop:
         if not self._hosted.admits(key[0], self.loop.queue.add, key) or not self._gate.admits(key):
             return None
         if "deletionTimestamp" in daemon_set["metadata"]:
-            return None  # its pods and revisions go without it
+            return None  # the garbage collector deletes its pods and revisions
         if not all(view.in_sight(key) for view in (self._control, self._history, self._statuses)):
             return UNSEEN_SECONDS
         claims = claim(daemon_set, self._pods.owned(key, daemon_set["metadata"]["uid"]), self._pods.orphans(key))
@@ -123,7 +125,7 @@ class DaemonSetLoop:
         self._pace.worked(key, EFFORT * (len(nodes) + len(pods)))
         failure = await self._carried_out(key, daemon_set, decision, hashed)
         if failure is None and decision.create and not pods:
-            return UNSEEN_SECONDS  # there is nothing to tell of but what cannot be seen yet
+            return UNSEEN_SECONDS  # the status would only count pods that the informer does not have yet
         await self._write_status(key, daemon_set, decision.status, newest.collisions)
         if failure is not None:
             raise failure
@@ -156,7 +158,7 @@ class DaemonSetLoop:
             self._recorder.record(SOURCE, key[0], daemon_set, "Normal", "SucceededDaemonPod", said)
 
     async def _exists(self, cluster: str, node: str) -> bool:
-        """By the server: a node that is not in the view may only be on its way there."""
+        """Reads from the server: a node that is not in the informer yet may still arrive."""
         try:
             await self._client.at(cluster).get(NODES, node)
         except NotFound as error:
@@ -172,5 +174,5 @@ class DaemonSetLoop:
 
 
 def _said(node: Object) -> tuple[object, object]:
-    """What a DaemonSet asks about a node."""
+    """Returns the fields of a node that a DaemonSet's eligibility depends on."""
     return node["metadata"].get("labels"), (node.get("spec") or {}).get("taints")

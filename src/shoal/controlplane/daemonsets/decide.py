@@ -1,4 +1,4 @@
-"""The next step of a DaemonSet: a pod on every node it selects and on no other, and what its status says. Pure."""
+"""Decides the next step of a DaemonSet: one pod on every eligible node and on no other, and its status. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from shoal.kinds.revisions import POD_REVISION
 Object = dict[str, Any]
 
 BURST = 250
-"""Pods made or deleted in one go."""
+"""Maximum number of pods created or deleted in one reconcile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,23 +28,25 @@ class Snapshot:
     daemon_set: Object
     nodes: Iterable[Object]
     pods: list[Object]
-    """Its own; those whose deletion was accepted look it."""
+    """Pods it controls. Pods whose deletion was accepted carry a deletionTimestamp."""
     hashed: str
-    """The revision of its template."""
+    """Hash of the current revision of its template."""
     held: Mapping[str, float]
-    """Nodes where a pod failed not long ago, and how many seconds the next that fails there is left alone."""
+    """Nodes where a pod failed recently, with the seconds of backoff left before the next failed pod there is
+    deleted.
+    """
     now: float
 
 
 @dataclass(slots=True)
 class Decision:
     create: list[str] = field(default_factory=list)
-    """Nodes that get a pod."""
+    """Nodes that need a pod."""
     delete: list[Object] = field(default_factory=list)
     ended: list[tuple[Object, str]] = field(default_factory=list)
-    """Those among them that failed or finished, and their nodes."""
+    """Pods among the deleted ones that failed or succeeded, with their nodes."""
     lost: list[tuple[Object, str]] = field(default_factory=list)
-    """Pods that wait for a node that is not there: to be deleted if it really is not."""
+    """Unscheduled pods whose node is missing, with its name. They are deleted if the server has no such node either."""
     status: Object = field(default_factory=dict)
     later: float | None = None
 
@@ -68,7 +70,7 @@ def decide(seen: Snapshot) -> Decision:
 
 
 def by_node(pods: list[Object]) -> dict[str, list[Object]]:
-    """Oldest first. What has ended and is being deleted too needs nothing more."""
+    """Oldest first. Leaves out finished pods that are being deleted."""
     found: dict[str, list[Object]] = {}
     for pod in pods:
         node = node_of(pod)
@@ -81,7 +83,9 @@ def by_node(pods: list[Object]) -> dict[str, list[Object]]:
 
 
 def outdated(daemon_set: Object, pods: list[Object], old: list[Object]) -> list[Object]:
-    """Revisions beyond the history to keep, but none that a pod is at. `old` are ordered, without the newest."""
+    """Returns revisions over the history limit, except those that a pod uses. `old_revisions` are ordered and exclude
+    the current one.
+    """
     limit = daemon_set["spec"].get("revisionHistoryLimit")
     surplus = len(old) - limit if limit is not None else 0
     live = {(pod["metadata"].get("labels") or {}).get(POD_REVISION) for pod in pods}
@@ -89,7 +93,7 @@ def outdated(daemon_set: Object, pods: list[Object], old: list[Object]) -> list[
 
 
 def hash_of(revision: Object) -> str:
-    """What pods of the revision are labelled with."""
+    """Returns the hash that pods of the revision carry as a label."""
     metadata = revision["metadata"]
     return str((metadata.get("labels") or {}).get(POD_REVISION) or metadata["name"])
 
@@ -106,7 +110,7 @@ def _is_waiting(pod: Object) -> bool:
 def _see_to(
     seen: Snapshot, decision: Decision, node: str, verdict: Verdict, pods: list[Object] | None, surges: bool
 ) -> None:
-    """What one node needs."""
+    """Decides what one node needs."""
     if pods is None:
         if verdict.runs:
             decision.create.append(node)
@@ -125,7 +129,7 @@ def _see_to(
 
 
 def _is_over(seen: Snapshot, decision: Decision, node: str, pod: Object) -> bool:
-    """Whether the pod has ended; then it goes, one that failed again and again less and less soon."""
+    """Returns whether the pod has finished. A finished pod is deleted; a failed one only after its backoff."""
     if not is_terminal(pod):
         return False
     held = seen.held.get(node) if pod["status"]["phase"] == "Failed" else None
@@ -138,7 +142,9 @@ def _is_over(seen: Snapshot, decision: Decision, node: str, pod: Object) -> bool
 
 
 def _surplus(seen: Snapshot, running: list[Object]) -> list[Object]:
-    """Two pods may be on a node only while the old one is ready and the new one is not available yet."""
+    """Returns the pods over the surge. Two pods share a node only while the old one is ready and the new one is not
+    available yet.
+    """
     new = [pod for pod in running if (pod["metadata"].get("labels") or {}).get(POD_REVISION) == seen.hashed]
     old = [pod for pod in running if pod not in new]
     surplus = new[1:] + old[1:]
@@ -149,7 +155,7 @@ def _surplus(seen: Snapshot, running: list[Object]) -> list[Object]:
 
 
 def _status(seen: Snapshot, placed: Mapping[str, list[Object]], verdicts: Mapping[str, Verdict]) -> Object:
-    """As upstream writes it: some counts of nothing are left out."""
+    """As upstream: some counts of zero are omitted."""
     daemon_set, generation = seen.daemon_set, generation_of(seen.daemon_set)
     min_ready = daemon_set["spec"].get("minReadySeconds") or 0
     desired = sum(verdict.runs for verdict in verdicts.values())

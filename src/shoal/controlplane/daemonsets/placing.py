@@ -1,4 +1,4 @@
-"""Where the pods of a DaemonSet belong, and what ties each of them to its node. Pure."""
+"""Node eligibility of a DaemonSet, and the affinity that pins each of its pods to a node. Pure."""
 
 from __future__ import annotations
 
@@ -27,19 +27,17 @@ _WITH_HOST_NETWORK = ("node.kubernetes.io/network-unavailable", NO_SCHEDULE)
 
 
 class Verdict(NamedTuple):
-    """Of a node."""
-
     runs: bool
-    """A pod should be there."""
+    """A pod should run there."""
     stays: bool
-    """One that is there may stay."""
+    """A running pod may stay."""
 
 
 NOWHERE, HERE = Verdict(False, False), Verdict(True, True)
 
 
 class Placing:
-    """What a DaemonSet asks of nodes, read once."""
+    """Matches nodes against a DaemonSet's template, which is parsed once."""
 
     def __init__(self, daemon_set: Object) -> None:
         self._spec: Object = daemon_set["spec"]["template"]["spec"]
@@ -56,7 +54,7 @@ class Placing:
 
 
 def tolerations_of(spec: Object) -> list[Object]:
-    """Those of the template, and those that every pod of a DaemonSet has: it is to be there in bad times too."""
+    """Returns the template's tolerations plus those of every daemon pod, which has to run on unhealthy nodes too."""
     tolerated = (*_TOLERATED, _WITH_HOST_NETWORK) if spec.get("hostNetwork") else _TOLERATED
     found = list(spec.get("tolerations") or ())
     for key, effect in tolerated:
@@ -71,7 +69,7 @@ def tolerations_of(spec: Object) -> list[Object]:
 
 
 def new_pods(daemon_set: Object, nodes: list[str], hashed: str) -> list[Object]:
-    """One for each of the nodes."""
+    """Returns one pod for each node."""
     pod = from_template(daemon_set, controller_reference(daemon_set, "apps/v1", "DaemonSet"))
     labels, generation = {**pod["metadata"].get("labels", {}), POD_REVISION: hashed}, generation_of(daemon_set)
     if generation:
@@ -85,7 +83,9 @@ def new_pods(daemon_set: Object, nodes: list[str], hashed: str) -> list[Object]:
 
 
 def _only_on(affinity: Object | None, node: str) -> Object:
-    """The template's own requirements are fulfilled: it was asked of this node whether they are."""
+    """Replaces required node affinity by the node's name: the template's own requirements were already checked for this
+    node.
+    """
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
     given = affinity or {}
     required = {**(given.get("nodeAffinity") or {}), REQUIRED: {"nodeSelectorTerms": [term]}}
@@ -93,7 +93,7 @@ def _only_on(affinity: Object | None, node: str) -> Object:
 
 
 def node_of(pod: Object) -> str:
-    """The node a pod is on or is meant for; empty: it is not known."""
+    """Returns the node a pod runs on or is pinned to; empty if unknown."""
     bound: str | None = pod["spec"].get("nodeName")
     if bound:
         return bound
@@ -107,7 +107,7 @@ def node_of(pod: Object) -> str:
 
 
 def generation_of(daemon_set: Object) -> str:
-    """The number the server gives to each template; empty: it is not a number."""
+    """Returns the number the server gives to each template; empty if it is not a number."""
     text = str((daemon_set["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION, ""))
     return text if text.isdecimal() else ""
 

@@ -1,7 +1,7 @@
-"""One step of a DaemonSet's rolling update: which old pods go, and where new ones come beside old ones. Pure.
+"""One step of a DaemonSet's rolling update. Pure.
 
-Without surge pods are deleted, within what may be missing, and come back new by themselves. With surge a new pod comes
-beside the old one, which goes when the new one is available.
+Without surge, old pods are deleted within maxUnavailable and the controller recreates them. With surge, a new pod is
+created beside the old one, which is deleted once the new one is available.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Bounds:
 
 
 def bounds_of(daemon_set: Object, wanted: int) -> Bounds:
-    """Of that many pods; never nothing of both."""
+    """Resolves maxSurge and maxUnavailable for that many pods; never both zero."""
     rolling = (daemon_set["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
     surge = scaled(rolling.get("maxSurge") or 0, wanted, up=True)
     unavailable = scaled(rolling.get("maxUnavailable") or 0, wanted, up=True)
@@ -37,7 +37,7 @@ def allows_surge(daemon_set: Object) -> bool:
 
 
 class Rollout:
-    """`placed` are its pods by node, `verdicts` are of all nodes."""
+    """`pods_by_node` are its pods, `eligibility` covers all nodes."""
 
     def __init__(
         self,
@@ -56,11 +56,11 @@ class Rollout:
         self._placed = {**empty, **placed}
 
     def step(self) -> tuple[list[str], list[Object]]:
-        """Nodes that get a pod more, and pods that go."""
+        """Returns nodes that need an additional pod, and pods to delete."""
         return self._surged() if self._bounds.surge else ([], self._replaced())
 
     def _pair(self, pods: list[Object]) -> tuple[Object | None, Object | None] | None:
-        """The new and the old pod of a node; None: there is more than one of either."""
+        """Returns the new and the old pod of a node; None if there is more than one of either."""
         new = old = None
         for pod in pods:
             if "deletionTimestamp" in pod["metadata"]:
@@ -84,7 +84,7 @@ class Rollout:
             pair = self._pair(pods)
             new, old = pair or (None, None)
             if (new is None) == (old is None):
-                unavailable += 1  # none, or too many: that is put right first
+                unavailable += 1  # none or too many: corrected before the rollout continues
             elif new is not None:
                 unavailable += not self._is_available(new)
             elif old is not None and self._is_available(old):
@@ -117,11 +117,11 @@ class Rollout:
                 else:
                     surging += 1
             elif verdict is None:
-                continue  # nothing is known of the node
+                continue  # the node is unknown
             elif not verdict.runs:
                 (misplaced if works else delete).append(old)
             else:
                 (candidates if works else broken).append(node)
-        # What runs where it should not stays until as many as there should be are available elsewhere.
+        # Misplaced pods are kept until the desired number is available elsewhere.
         delete += misplaced[: max(available - self._wanted, 0)]
         return broken + candidates[: max(self._bounds.surge - surging, 0)], delete

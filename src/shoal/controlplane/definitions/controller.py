@@ -1,4 +1,4 @@
-"""The CustomResourceDefinition loop: instances go before their definition; freed names are given to who waits."""
+"""Deletes a CustomResourceDefinition's instances before it is removed, and retries names that were not accepted."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class DefinitionLoop:
             await client.update(DEFINITIONS, without_finalizer(crd))
             return None
         if needs_another_look(crd):
-            # Any write has the names looked at again: the server accepts them as soon as they are free.
+            # Any write makes the server check the names again; it accepts them as soon as they are free.
             await client.update(DEFINITIONS, crd, "status")
             return AGAIN_SECONDS
         return None
 
     async def _instances(self, client: Client, crd: Object) -> bool:
-        """Deletes what there is; tells whether something is left that waits for its own finalizers."""
+        """Deletes all instances. Returns whether some remain because of their finalizers."""
         spec = crd["spec"]
         served = [version["name"] for version in spec["versions"] if version.get("served")]
         if not served:

@@ -1,4 +1,4 @@
-"""What a CustomResourceDefinition waits for. Pure."""
+"""Predicates for CustomResourceDefinitions that need cleanup or whose names are not accepted. Pure."""
 
 from __future__ import annotations
 

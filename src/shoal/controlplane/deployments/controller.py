@@ -1,4 +1,4 @@
-"""The Deployment loop: one ReplicaSet per template, rolled from one to the next as the strategy says."""
+"""Reconciles Deployments: one ReplicaSet per template, rolled out by the strategy."""
 
 from __future__ import annotations
 
@@ -42,11 +42,13 @@ DEPLOYMENTS = Kind("apps", "v1", "deployments")
 REPLICA_SETS = Kind("apps", "v1", "replicasets")
 SOURCE = Source("deployment-controller", "apps/v1", "Deployment")
 UNSEEN_SECONDS = 5.0
-"""What was written shows up by itself; this is for a view that was lost meanwhile."""
+"""Safety net. The controller's writes normally arrive through the informer; this covers an informer that was lost
+meanwhile.
+"""
 
 
 class DeploymentLoop:
-    """Keys are Deployments. The views are shared with other loops and run on their own."""
+    """Keys are Deployments. The informers are shared with other controllers and are run elsewhere."""
 
     def __init__(
         self,
@@ -103,7 +105,9 @@ class DeploymentLoop:
         return decision.later
 
     async def _settle(self, client: Client, key: Key, deployment: Object, claims: Claims) -> bool:
-        """Takes over orphans and lets go what is not selected any more; tells whether there was anything to do."""
+        """Adopts orphans and releases ReplicaSets that are no longer selected. Returns whether there was anything to
+        do.
+        """
         patches = [(one, release(one, deployment)) for one in claims.release]
         if claims.adopt and await is_alive(client, DEPLOYMENTS, deployment):
             reference = controller_reference(deployment, "apps/v1", "Deployment")
@@ -151,7 +155,7 @@ class DeploymentLoop:
         try:
             self._statuses.wrote(key, await client.update(DEPLOYMENTS, deployment, "status"))
         except NotFound:
-            return  # it is gone, which is told in a moment
+            return  # deleted; the informer delivers that shortly
 
 
 async def _delete(client: Client, one: Object) -> None:

@@ -1,4 +1,4 @@
-"""The next step of a Deployment, from what it asks for and the ReplicaSets it has. Pure."""
+"""Decides the next step of a Deployment from its spec and its ReplicaSets. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CREATE_ERROR = "ReplicaSetCreateError"
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The status, and the revision among the Deployment's annotations, are for after the writes to ReplicaSets."""
+    """Status and annotations (the revision) are written after the ReplicaSets."""
 
     status: Object
     annotations: Object
@@ -27,7 +27,7 @@ class Decision:
 
 
 def decide(deployment: Object, found: list[Object], now: float, stamp: str) -> Decision:
-    """`found` are the ReplicaSets it controls; `stamp` is `now` in writing."""
+    """`replica_sets` are those it controls; `now_rfc3339` is `now` as text."""
     sets = Sets(deployment, found)
     conditions: list[Object] = (deployment.get("status") or {}).get("conditions") or []
     if "deletionTimestamp" in deployment["metadata"]:
@@ -56,7 +56,7 @@ def decide(deployment: Object, found: list[Object], now: float, stamp: str) -> D
 
 
 def collided(deployment: Object) -> Object:
-    """The status after another object had the name of the new ReplicaSet: the next try gets another."""
+    """Returns the status after a name collision of the new ReplicaSet: the next attempt gets another hash."""
     before = deployment.get("status") or {}
     return {**before, "collisionCount": (before.get("collisionCount") or 0) + 1}
 
@@ -66,7 +66,7 @@ def failure_to_create(name: str, error: Exception) -> str:
 
 
 def refused(deployment: Object, name: str, error: Exception, stamp: str) -> Object:
-    """The status after the new ReplicaSet could not be made."""
+    """Returns the status after the new ReplicaSet could not be created."""
     before: Object = deployment.get("status") or {}
     if status.deadline_of(deployment) is None:
         return before
@@ -76,7 +76,7 @@ def refused(deployment: Object, name: str, error: Exception, stamp: str) -> Obje
 
 
 def _rolled(deployment: Object, sets: Sets) -> bool:
-    """One step of a rollout; tells whether a size changed."""
+    """Performs one rollout step. Returns whether a size changed."""
     if is_rolling(deployment):
         if sets.new is None:
             sets.create(scaling.first_size(deployment, sets))
@@ -84,7 +84,7 @@ def _rolled(deployment: Object, sets: Sets) -> bool:
     if scaling.end_old(sets):
         return True
     if scaling.are_old_pods_left(sets):
-        return True  # two templates never run at once
+        return True  # Recreate never runs two templates at once
     if sets.new is None:
         sets.create(replicas_of(deployment))
         return False
@@ -92,7 +92,7 @@ def _rolled(deployment: Object, sets: Sets) -> bool:
 
 
 def _outdated(deployment: Object, sets: Sets) -> tuple[Object, ...]:
-    """ReplicaSets beyond the history to keep; never one that has, or may have, pods."""
+    """Returns ReplicaSets over the history limit; never one that has or may have pods."""
     limit = deployment["spec"].get("revisionHistoryLimit")
     if limit is None or limit == UNLIMITED:
         return ()

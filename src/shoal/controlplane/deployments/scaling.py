@@ -1,6 +1,6 @@
-"""How the ReplicaSets of a Deployment grow and shrink: step by step in a rollout, in proportion when it is scaled.
+"""Scales the ReplicaSets of a Deployment: stepwise in a rollout, proportionally when the Deployment is scaled.
 
-Pure: each step changes the draft it is given and tells whether a size changed.
+Pure: each step changes the given draft and returns whether a size changed.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ def noted(one: Object, annotation: str) -> int | None:
 
 
 def is_scaling(deployment: Object, sets: Sets) -> bool:
-    """Whether the Deployment was scaled since its ReplicaSets last heard of its size."""
+    """Returns whether the Deployment was scaled since its size was last recorded on the ReplicaSets."""
     said = (noted(one, DESIRED_REPLICAS) for one in sets.active)
     return any(size is not None and size != replicas_of(deployment) for size in said)
 
 
 def first_size(deployment: Object, sets: Sets) -> int:
-    """Of a new ReplicaSet, or how far it may grow now."""
+    """Returns the initial size of a new ReplicaSet, or the size it may grow to now."""
     replicas, size = replicas_of(deployment), replicas_of(sets.new) if sets.new is not None else 0
     if not is_rolling(deployment):
         return replicas
@@ -46,7 +46,7 @@ def grow_new(deployment: Object, sets: Sets) -> bool:
 
 
 def shrink_old(deployment: Object, sets: Sets) -> bool:
-    """Pods that do not work go first: they are no loss. Then as many as the available ones above the minimum."""
+    """Removes unhealthy pods first: they are no loss. Then removes available pods above the minimum."""
     new, before = sets.new, sets.pods
     assert new is not None, "a rolling update makes the new ReplicaSet first"
     minimum = replicas_of(deployment) - max_unavailable(deployment)
@@ -74,13 +74,13 @@ def end_old(sets: Sets) -> bool:
 
 
 def are_old_pods_left(sets: Sets) -> bool:
-    """Whether a pod of another template may still run; those on their way out count."""
+    """Returns whether pods of another template may still run. Terminating pods count."""
     counts = ((one.get("status") or {}) for one in sets.old)
     return any((count.get("replicas") or 0) + (count.get("terminatingReplicas") or 0) for count in counts)
 
 
 def scale(deployment: Object, sets: Sets) -> None:
-    """To a new size, without hastening a rollout under way: each ReplicaSet in proportion to what it has."""
+    """Scales each ReplicaSet in proportion to its size, without advancing a rollout in progress."""
     replicas, new = replicas_of(deployment), sets.new
     only = _only(sets)
     if only is not None:
@@ -92,7 +92,9 @@ def scale(deployment: Object, sets: Sets) -> None:
 
 
 def _only(sets: Sets) -> Object | None:
-    """The one that has pods; with none of them, the new or else the latest. None: there are several."""
+    """Returns the only ReplicaSet with pods; if none has pods, the new or else the latest. None if several have
+    pods.
+    """
     if len(sets.active) == 1:
         return sets.active[0]
     if sets.active:

@@ -1,6 +1,6 @@
-"""The ReplicaSets of a Deployment on the way from what they are to what they should be. Pure.
+"""A draft of a Deployment's ReplicaSets between their current and their desired state. Pure.
 
-`Sets` is a draft: steps of a rollout change it, and at the end it tells which ReplicaSets differ from what was found.
+Rollout steps change `ReplicaSetDraft`; afterwards it lists the ReplicaSets that differ from the existing ones.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from shoal.objects.ownership import controller_reference
 Object = dict[str, Any]
 
 LONGEST_HISTORY = 2000
-"""Characters of the annotation that names earlier revisions."""
+"""Maximum length of the annotation that lists earlier revisions."""
 NOT_COPIED = frozenset(
     {
         LAST_APPLIED,
@@ -51,12 +51,12 @@ class Sets:
 
     @property
     def new(self) -> Object | None:
-        """The one with the Deployment's template; the oldest of several."""
+        """The one with the Deployment's template; the oldest if there are several."""
         return self._draft.get(self._new)
 
     @property
     def old(self) -> list[Object]:
-        """The others, oldest first."""
+        """All but the new one, oldest first."""
         return [one for name, one in self._draft.items() if name != self._new]
 
     @property
@@ -69,15 +69,15 @@ class Sets:
 
     @property
     def pods(self) -> int:
-        """All that are asked for, of whatever template."""
+        """Sum of spec.replicas over all templates."""
         return sum(map(replicas_of, self._draft.values()))
 
     def changed(self) -> list[Object]:
-        """Those that exist and should be different."""
+        """Returns the existing ones that must be updated."""
         return [one for name, one in self._draft.items() if name in self._found and one is not self._found[name]]
 
     def scale(self, one: Object, size: int, *, annotate: bool = False) -> bool:
-        """Tells whether the size changes. `annotate`: what the Deployment asks for is noted even if it does not."""
+        """Returns whether the size changes. With `annotate`, the Deployment's size is recorded even if it does not."""
         scaled = replicas_of(one) != size
         if scaled or annotate:
             annotations = {**(one["metadata"].get("annotations") or {}), **self._sizes()}
@@ -86,7 +86,9 @@ class Sets:
         return scaled
 
     def renew(self) -> None:
-        """What the new ReplicaSet takes over from the Deployment, and its revision, the highest of all."""
+        """Copies annotations and minReadySeconds from the Deployment to the new ReplicaSet and gives it the highest
+        revision.
+        """
         new = self.new
         if new is None:
             return
@@ -98,7 +100,7 @@ class Sets:
             self._put(new, annotations, minReadySeconds=min_ready)
 
     def create(self, size: int) -> None:
-        """The ReplicaSet for the Deployment's template, which none has yet."""
+        """Adds the ReplicaSet for the Deployment's template, which does not exist yet."""
         metadata, spec = self._deployment["metadata"], self._deployment["spec"]
         hashed = template_hash(spec["template"], (self._deployment.get("status") or {}).get("collisionCount"))
         template = spec["template"]
@@ -155,7 +157,7 @@ def by_age(one: Object) -> tuple[str, str]:
 
 
 def _history(before: str, revision: str) -> str:
-    """Earlier revisions that the ReplicaSet stood for, the oldest forgotten when the list grows too long."""
+    """Appends an earlier revision of the ReplicaSet and drops the oldest ones when the list is too long."""
     revisions = [*filter(None, before.split(",")), revision]
     while len(",".join(revisions)) > LONGEST_HISTORY:
         revisions.pop(0)

@@ -1,6 +1,6 @@
-"""The status of a Deployment: counts from its ReplicaSets, availability, and whether its rollout makes progress. Pure.
+"""Status of a Deployment: counts from its ReplicaSets, availability and rollout progress. Pure.
 
-`now` is in seconds, `stamp` the same in writing.
+`now` is in seconds, `now_rfc3339` the same as text.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def is_complete(deployment: Object, status: Object) -> bool:
 
 
 def note_pause(deployment: Object, conditions: list[Object], stamp: str) -> list[Object]:
-    """A pause stops the clock of the deadline, and resuming starts it anew."""
+    """Pausing stops the progress deadline; resuming restarts it."""
     said = get_condition(deployment, PROGRESSING) or {}
     if deadline_of(deployment) is None or said.get("reason") == TIMED_OUT:
         return conditions
@@ -44,7 +44,7 @@ def note_pause(deployment: Object, conditions: list[Object], stamp: str) -> list
 
 
 def counted(deployment: Object, sets: Sets, conditions: list[Object], stamp: str) -> Object:
-    """What can be said without judging the rollout. Counts of nothing are left out, as upstream does."""
+    """Returns counts and availability without judging the rollout. Counts of zero are omitted, as upstream does."""
     ready, statuses = sum(map(available, sets.all)), [one.get("status") or {} for one in sets.all]
     updated = (sets.new or {}).get("status") or {}
     counts = {
@@ -68,7 +68,7 @@ def counted(deployment: Object, sets: Sets, conditions: list[Object], stamp: str
 
 
 def judged(deployment: Object, sets: Sets, conditions: list[Object], now: float, stamp: str) -> Object:
-    """The status of a Deployment in a rollout."""
+    """Returns the status of a Deployment during a rollout."""
     if sets.new is not None:
         conditions = _noticed(deployment, sets, conditions, stamp)
     status = counted(deployment, sets, conditions, stamp)
@@ -87,7 +87,7 @@ def judged(deployment: Object, sets: Sets, conditions: list[Object], now: float,
 
 
 def next_check(deployment: Object, status: Object, now: float) -> float | None:
-    """Seconds until the lack of progress would be worth telling."""
+    """Returns the seconds until the progress deadline could be exceeded."""
     said, deadline = get_condition({"status": status}, PROGRESSING), deadline_of(deployment)
     if said is None or deadline is None or is_complete(deployment, status):
         return None
@@ -113,7 +113,7 @@ def _progress(deployment: Object, sets: Sets, status: Object, now: float, stamp:
     said = get_condition({"status": status}, PROGRESSING) or {}
     before: Object = deployment.get("status") or {}
     if status.get("replicas") == status.get("updatedReplicas") and said.get("reason") == DONE:
-        return conditions  # nothing is rolled out: pods that come and go are no progress
+        return conditions  # no rollout in progress: pods that are replaced are no progress
     subject = f'Deployment "{deployment["metadata"]["name"]}"'
     if sets.new is not None:
         subject = f'ReplicaSet "{sets.new["metadata"]["name"]}"'

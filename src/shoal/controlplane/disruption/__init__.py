@@ -1,0 +1,1 @@
+"""Disruption controller: status of PodDisruptionBudgets."""

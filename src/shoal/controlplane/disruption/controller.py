@@ -1,4 +1,4 @@
-"""The disruption loops: budgets say what they still allow, and evictions that came to nothing are forgotten."""
+"""Updates the status of PodDisruptionBudgets and clears stale DisruptionTarget conditions of pods."""
 
 from __future__ import annotations
 
@@ -38,11 +38,13 @@ ABOUT_BUDGETS = Source("controllermanager", "policy/v1", "PodDisruptionBudget")
 ABOUT_PODS = Source("controllermanager", "v1", "Pod")
 UNSEEN_SECONDS = 5.0
 MOMENT = 0.01
-"""Added to a time to come back at, so that it is past then."""
+"""Added to a requeue time, so that the time has passed then."""
 
 
 class DisruptionLoops:
-    """Keys of the one are budgets, of the other pods. The views are shared with other loops and run on their own."""
+    """Keys of one controller are budgets, of the other pods. The informers are shared with other controllers and are
+    run elsewhere.
+    """
 
     def __init__(
         self,
@@ -106,7 +108,7 @@ class DisruptionLoops:
         return None if found.recheck is None else found.recheck + MOMENT
 
     def _tell(self, key: Key, budget: Object, pods: list[Object], found: Verdict) -> None:
-        """Only of what is new: the same status again tells nothing."""
+        """Records Events only if the status changed."""
         if found.status != budget.get("status"):
             if not pods:
                 self._recorder.record(ABOUT_BUDGETS, key[0], budget, "Normal", "NoPods", "No matching pods found")

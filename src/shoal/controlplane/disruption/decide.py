@@ -1,4 +1,4 @@
-"""How many pods a PodDisruptionBudget still lets go, and what its status says of that. Pure."""
+"""Computes the disruptions a PodDisruptionBudget still allows and its status. Pure."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from shoal.objects.ownership import controller_of
 
 Object = dict[str, Any]
 Scales = Mapping[str, int]
-"""How many pods each controller wants, by the uid of the one that has the scale."""
+"""Desired replicas by the uid of the controller that has the scale."""
 
 DELETION_SECONDS = 120.0
-"""A pod whose eviction was granted and which is not being deleted after that time will not be any more."""
+"""A pod whose eviction was granted but which is not deleting after this time is assumed to stay."""
 CONDITION = "DisruptionAllowed"
 TARGET = "DisruptionTarget"
 UNMANAGED = (
@@ -31,13 +31,13 @@ UNMANAGED = (
 class Verdict:
     status: Object
     recheck: float | None
-    """When an eviction that was granted is forgotten; seconds from now."""
+    """Seconds until a granted eviction expires."""
     overdue: tuple[Object, ...] = ()
-    """Pods whose eviction was granted, and which are still there."""
+    """Pods whose granted eviction expired without deletion."""
 
 
 def needs_scales(budget: Object) -> bool:
-    """Whether it speaks of a part of what is wanted, not only of a number of pods."""
+    """Returns whether the budget is relative to the desired replicas instead of a number of pods."""
     spec = budget["spec"]
     return spec.get("maxUnavailable") is not None or isinstance(spec.get("minAvailable"), str)
 
@@ -47,7 +47,7 @@ def unmanaged(budget: Object, pods: Iterable[Object]) -> list[Object]:
 
 
 def verdict(budget: Object, pods: list[Object], scales: Scales, now: float, stamp: str) -> Verdict:
-    """`scales` are those of all controllers of the pods; `stamp` is now in writing."""
+    """`scales` covers all controllers of the pods; `now_rfc3339` is `now` as text."""
     expected, desired = _expected(budget["spec"], len(pods), scales)
     disrupted, recheck, overdue = _disrupted(budget, pods, now)
     healthy = sum(
@@ -75,7 +75,7 @@ def verdict(budget: Object, pods: list[Object], scales: Scales, now: float, stam
 
 
 def failed(budget: Object, why: str, stamp: str) -> Object:
-    """The status when nothing can be said: nobody may go until it can."""
+    """Returns the status if the computation failed: no disruption is allowed until it succeeds."""
     status = {**(budget.get("status") or {}), "disruptionsAllowed": 0}
     seen = status.get("observedGeneration") or 0
     told = set_condition(
@@ -92,7 +92,7 @@ def failed(budget: Object, why: str, stamp: str) -> Object:
 
 
 def _expected(spec: Object, pods: int, scales: Scales) -> tuple[int, int]:
-    """How many pods there should be, and how many of them healthy."""
+    """Returns the expected pods and the desired healthy ones."""
     most, least = spec.get("maxUnavailable"), spec.get("minAvailable")
     total = sum(scales.values())
     if most is not None:
@@ -103,7 +103,7 @@ def _expected(spec: Object, pods: int, scales: Scales) -> tuple[int, int]:
 
 
 def _part(value: int | str, total: int) -> int:
-    """A number as it is, a percentage of the total rounded up."""
+    """Returns a number as is, a percentage of the total rounded up."""
     return math.ceil(int(value.removesuffix("%")) * total / 100) if isinstance(value, str) else int(value)
 
 
@@ -128,7 +128,9 @@ def _disrupted(budget: Object, pods: list[Object], now: float) -> tuple[Object, 
 
 
 def stale_for(pod: Object, now: float) -> float | None:
-    """Seconds until a note that the pod is to be disrupted is stale, for it was not; None: there is no such note."""
+    """Returns the seconds until a DisruptionTarget condition is stale because the pod was not deleted; None without
+    such a condition.
+    """
     if "deletionTimestamp" in pod["metadata"] or is_terminal(pod):
         return None
     condition = get_condition(pod, TARGET)

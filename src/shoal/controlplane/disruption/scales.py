@@ -1,4 +1,4 @@
-"""How many pods the controllers of pods want: from the views where there are some, else by their scale subresource."""
+"""Finds the desired replicas of pods' controllers: from informers if there is one, else from the scale subresource."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KNOWN = {
 
 
 class NoScale(ShoalError):
-    """What a budget's status says when the number of pods cannot be known."""
+    """The expected number of pods is unknown. The message is written to the budget's status."""
 
 
 class ControllerScales:
@@ -31,7 +31,9 @@ class ControllerScales:
         self._client, self._deployments, self._sets = client, deployments, sets
 
     async def of(self, key: Key, pods: list[Object]) -> dict[str, int]:
-        """By the uid of the controller that has the scale; the key is of the pods' cluster and namespace."""
+        """Returns replicas by the uid of the controller that has the scale. `key` gives the cluster and namespace of
+        the pods.
+        """
         scales: dict[str, int] = {}
         seen: set[str] = set()
         for pod in pods:
@@ -59,7 +61,7 @@ class ControllerScales:
         return None if found is None else _wanted(found)
 
     async def _seen(self, view: Dependents, kind: Kind, key: Key, reference: Object) -> Object | None:
-        """A view may be behind the one of pods: what it does not show is asked for."""
+        """Falls back to the server: the informer may lag behind the one of pods."""
         found = view.get((key[0], key[1], reference["name"]))
         if found is None or found["metadata"]["uid"] != reference["uid"]:
             try:
@@ -89,7 +91,7 @@ def _wanted(found: Object) -> tuple[str, int]:
 
 
 async def _plural(client: Client, group: str, version: str, reference: Object) -> str:
-    """What discovery calls the kind, if it can be scaled."""
+    """Returns the plural from discovery if the kind has a scale subresource."""
     kind = reference.get("kind")
     try:
         listed = await client.read(Kind(group, version, "").prefix)

@@ -1,4 +1,4 @@
-"""The endpoints loop: Endpoints and EndpointSlices of every Service with a selector name the pods behind it."""
+"""Reconciles Endpoints and EndpointSlices of every Service with a selector."""
 
 from __future__ import annotations
 
@@ -28,12 +28,14 @@ ENDPOINTS = Kind("", "v1", "endpoints")
 SLICES = Kind("discovery.k8s.io", "v1", "endpointslices")
 NAMESPACE_ENDS = "NamespaceTerminating"
 UNSEEN_SECONDS = 5.0
-"""What was written shows up by itself; this is for a view that was lost meanwhile."""
+"""Safety net. The controller's writes normally arrive through the informer; this covers an informer that was lost
+meanwhile.
+"""
 WORKERS = 8
 
 
 class EndpointsLoop:
-    """Keys are Services. The views are shared with other loops and run on their own."""
+    """Keys are Services. The informers are shared with other controllers and are run elsewhere."""
 
     def __init__(
         self,
@@ -55,9 +57,9 @@ class EndpointsLoop:
         self._endpoint_writes: OwnWrites[Key] = OwnWrites(endpoints)
         self._slice_writes: OwnWrites[Key] = OwnWrites(slices)
         self._ended: set[Key] = set()
-        """Services whose end was seen, with Endpoints that may be left."""
+        """Services whose deletion was observed and whose Endpoints may remain."""
         self._nodeless: dict[str, set[Key]] = {}
-        """By cluster: who left pods out because their nodes are unknown."""
+        """By cluster: Services that left out pods because their nodes are unknown."""
         services.listeners.append(self._service_changed)
         pods.listeners.append(self._pod_changed)
         nodes.listeners.append(self._node_changed)
@@ -130,7 +132,9 @@ class EndpointsLoop:
         await write_slices(client, key, todo.slices, self._slice_writes)
 
     async def _end(self, key: Key) -> None:
-        """Endpoints go with their Service, by the server's word: a view that does not show it proves nothing."""
+        """Deletes the Endpoints of a deleted Service. Confirms with the server: a Service missing in the informer
+        proves nothing.
+        """
         self._pace.forget(key)
         self._endpoint_writes.forget(key)
         self._slice_writes.forget(key)

@@ -1,4 +1,4 @@
-"""What the Endpoints and EndpointSlices of a Service with a selector are to be. Pure."""
+"""Computes Endpoints and EndpointSlices of a Service with a selector. Pure."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _RESERVED = (discovery.SERVICE_NAME, discovery.MANAGED_BY, HEADLESS)
 @dataclass(frozen=True, slots=True)
 class Plan:
     endpoints: Object | None
-    """To be written; one without a resourceVersion is new."""
+    """To be written; new if it has no resourceVersion."""
     slices: Slices
     without_node: bool
-    """Pods are left out because nobody knows their nodes: this is to be looked at again when one comes."""
+    """Pods were left out because their nodes are unknown. The Service is reconciled again when a node arrives."""
 
 
 def plan(
@@ -100,7 +100,7 @@ def _addresses(
 
 
 def wire_endpoint_ports(ports: Ports) -> list[Object]:
-    """As Endpoints have them: an empty name is left out."""
+    """In the form of Endpoints: an empty name is omitted."""
     found = []
     for port in wire_ports(ports):
         found.append(port if port["name"] else {name: value for name, value in port.items() if name != "name"})
@@ -116,7 +116,9 @@ def slice_labels(service: Object) -> dict[str, str]:
 
 
 def is_slice_of(found: Object, service_name: str, controller: str = SLICE_CONTROLLER) -> bool:
-    """Whether the labels still say so: what they do not is somebody else's now. One that is going is nobody's."""
+    """Returns whether the labels name the Service and the controller. A slice with other labels belongs to another
+    writer; a deleting slice to none.
+    """
     labels = found["metadata"].get("labels") or {}
     if "deletionTimestamp" in found["metadata"]:
         return False
@@ -213,7 +215,7 @@ def _of_family(
         result.delete += left
     if len(existing) != len(result.delete) or result.create:
         return reused(result)
-    # A Service without endpoints says so by an empty slice.
+    # A Service without endpoints gets one empty slice.
     placeholder = _new(service, family, labels, ())
     if len(existing) == 1 and _is_empty(existing[0], labels):
         return Slices()

@@ -1,4 +1,4 @@
-"""Which pods stand behind a Service, under which ports, and what of a pod can change that. Pure."""
+"""Pods behind a Service, their ports, and the pod fields that endpoints depend on. Pure."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class Port(NamedTuple):
     protocol: str
     port: int
     app: str | None
-    """The application's protocol, if the Service names one."""
+    """The Service's appProtocol, if any."""
 
 
 Ports = tuple[Port, ...]
 
 
 def selects(service: Object) -> bool:
-    """Whether its endpoints are found by a selector: all others are written by somebody else."""
+    """Returns whether the controller manages the Service's endpoints. Those of other Services are written by others."""
     spec = service.get("spec") or {}
     return bool(spec.get("selector")) and spec.get("type") != "ExternalName"
 
@@ -33,7 +33,7 @@ def matches(service: Object, labels: Object | None) -> bool:
 
 
 def is_member(pod: Object, *, terminating: bool) -> bool:
-    """`terminating`: whether a pod that is being deleted still counts."""
+    """`include_terminating`: whether deleting pods count."""
     if is_terminal(pod) or not addresses(pod):
         return False
     return terminating or "deletionTimestamp" not in pod["metadata"]
@@ -50,7 +50,7 @@ def family_of(address: str) -> str:
 
 
 def facts(pod: Object | None) -> tuple[object, ...] | None:
-    """Everything of a pod that its endpoints depend on, but for its name and its ports, which stay."""
+    """Returns every field of a pod that its endpoints depend on, except its name and ports, which cannot change."""
     if pod is None:
         return None
     metadata, spec = pod["metadata"], pod["spec"]
@@ -60,7 +60,7 @@ def facts(pod: Object | None) -> tuple[object, ...] | None:
 
 
 def port_finder(service: Object) -> Callable[[Object], Ports]:
-    """Answers the ports of a pod; those whose name it does not have are left out."""
+    """Returns a function from pod to ports. Named ports that the pod does not have are omitted."""
     wanted = service["spec"].get("ports") or []
     fixed = [_port(each, each.get("targetPort")) for each in wanted if not isinstance(each.get("targetPort"), str)]
     if len(fixed) == len(wanted):
@@ -92,7 +92,7 @@ def _number(pod: Object, wanted: Object) -> int | None:
 
 
 def _serving(pod: Object) -> Iterable[Object]:
-    """Its containers, then those that run beside them."""
+    """Yields its containers, then its sidecars."""
     yield from pod["spec"].get("containers") or ()
     for container in pod["spec"].get("initContainers") or ():
         if container.get("restartPolicy") == "Always":
@@ -100,7 +100,7 @@ def _serving(pod: Object) -> Iterable[Object]:
 
 
 def hostname_of(pod: Object, service: Object) -> str:
-    """What names the pod in the Service's domain."""
+    """Returns the pod's hostname in the Service's domain."""
     spec = pod["spec"]
     return str(spec.get("hostname") or "") if spec.get("subdomain") == service["metadata"]["name"] else ""
 

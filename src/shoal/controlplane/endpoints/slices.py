@@ -1,7 +1,7 @@
-"""EndpointSlices: endpoints spread over slices so that a change of few endpoints rewrites few slices. Pure.
+"""Distributes endpoints over EndpointSlices so that a change of few endpoints rewrites few slices. Pure.
 
-The order of preference is upstream's: endpoints stay where they are, new ones go into slices that change anyway,
-then into the one slice that has room for all of them, and only then into new slices.
+The order of preference is upstream's: endpoints stay in their slice; new ones go into slices that change anyway, then
+into the one slice that has room for all of them, and only then into new slices.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from shoal.controlplane.endpoints.members import Ports
 
 Object = dict[str, Any]
 Endpoints = dict[tuple[Any, ...], Object]
-"""By what makes an endpoint the same one."""
+"""Endpoints by identity."""
 
 MOST = 100
-"""Endpoints in one slice."""
+"""Maximum number of endpoints in a slice."""
 
 
 @dataclass(slots=True)
@@ -60,7 +60,9 @@ def wire_ports(ports: Ports) -> list[Object]:
 
 
 def spread(new: Object, labels: dict[str, str], wanted: Endpoints, existing: list[Object]) -> Slices:
-    """For endpoints of one set of ports. `new` is a slice without endpoints, `existing` those of the same ports."""
+    """Assigns endpoints of one set of ports. `new` is a slice without endpoints, `existing` are those with the same
+    ports.
+    """
     left, result = dict(wanted), Slices()
     changing: list[Object] = []
     same: list[Object] = []
@@ -95,13 +97,13 @@ def _changed(found: Object, labels: dict[str, str], endpoints: list[Object]) -> 
 
 
 def _with_room(slices: list[Object], count: int) -> Object | None:
-    """The one that would be closest to full."""
+    """Returns the slice that would be closest to full."""
     fitting = [one for one in slices if len(one.get("endpoints") or ()) + count <= MOST]
     return max(fitting, key=lambda one: len(one.get("endpoints") or ()), default=None)
 
 
 def reused(slices: Slices) -> Slices:
-    """A slice that would go becomes one that would be new."""
+    """Turns slices to be deleted into updates that replace slices to be created."""
     result = Slices([], list(slices.update), [])
     spare = list(slices.delete)
     for made in slices.create:

@@ -1,4 +1,4 @@
-"""The subsets of Endpoints: addresses grouped by the ports they share, in an order that stays. Pure."""
+"""Subsets of Endpoints: addresses grouped by shared ports, in a stable order. Pure."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from typing import Any
 
 Object = dict[str, Any]
 Address = tuple[Object, bool]
-"""An address as it is written, and whether it is ready."""
+"""Address in wire form, and whether it is ready."""
 _Key = tuple[str, str]
 _Group = dict[_Key, Address]
 
 MOST = 1000
-"""Addresses that fit in one Endpoints object."""
+"""Maximum number of addresses in an Endpoints object."""
 _NO_PORT = ""
 
 
 def packed(found: Iterable[tuple[Iterable[Object], Object, bool]]) -> list[Object]:
-    """From (ports, address, ready): each address once under the ports it has; one that is not ready somewhere with a
-    port is not ready with it."""
+    """Groups (ports, address, ready). Each address appears once per set of ports. An address that is not ready in one
+    entry of a port is not ready for that port.
+    """
     ports: dict[Any, Object] = {}
     groups: dict[Any, _Group] = {}
     for offered, address, ready in found:
@@ -66,7 +67,7 @@ def _order(subset: Object) -> tuple[Any, ...]:
 
 
 def truncated(subsets: list[Object]) -> list[Object] | None:
-    """No more than fit, of each subset in proportion and the ready ones first; None: all of them fit."""
+    """Keeps at most MAX_ADDRESSES, of each subset in proportion and ready ones first; None if all fit."""
     ready = sum(len(subset.get("addresses") or ()) for subset in subsets)
     others = sum(len(subset.get("notReadyAddresses") or ()) for subset in subsets)
     if ready + others <= MOST:

@@ -1,0 +1,1 @@
+"""Expires Events."""

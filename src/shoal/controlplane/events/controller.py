@@ -1,4 +1,4 @@
-"""Event expiry: one heap of deadlines over all logical clusters, one timer while there are events at all."""
+"""Expires Events: one heap of deadlines over all logical clusters, and a timer only while there are Events."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Object = dict[str, Any]
 EVENTS = Kind("", "v1", "events")
 LONGEST_NAP = 300.0
 PAUSE = 60.0
-"""After a failed deletion."""
+"""Retry delay after a failed deletion."""
 TOGETHER = 64
 TOLD: Object = {}
-"""What the reflector keeps instead of an Event: that it is there is enough."""
+"""Replaces Events in the reflector's store: only their existence is needed."""
 
 
 class Seen(NamedTuple):
@@ -94,7 +94,7 @@ class EventExpiry:
         try:
             await client.call("DELETE", client.path(EVENTS, name, namespace), body=body)
         except (NotFound, Conflict):
-            return  # gone, or written since: its change brings a new deadline
+            return  # deleted, or written since: the update brings a new deadline
         except (StatusError, Unreachable) as error:
             log.info("event %s: %s; again in %.0f s", "/".join(key), error, PAUSE)
             self._keep(key, seen._replace(deadline=self._clock.now() + PAUSE))

@@ -1,4 +1,4 @@
-"""How long an Event is kept. Pure."""
+"""Expiry time of an Event. Pure."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Any
 Object = dict[str, Any]
 
 KEPT_SECONDS = 3600.0
-"""After its last write, as upstream has it."""
+"""Counted from the last write, as upstream does."""
 
 
 def expires(event: Object, now: float) -> float:
-    """Seconds since the epoch. The last write is in managedFields; no write was later than now, whatever they say."""
+    """Returns seconds since the epoch. The last write is read from managedFields; times after `now` are capped to
+    `now`.
+    """
     metadata = event["metadata"]
     times = [_seconds(metadata["creationTimestamp"])]
     times += [_seconds(entry.get("time")) for entry in metadata.get("managedFields") or ()]

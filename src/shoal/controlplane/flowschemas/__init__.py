@@ -1,0 +1,1 @@
+"""Status controller of FlowSchemas."""

@@ -1,4 +1,6 @@
-"""The status of FlowSchemas: a change of one, or of a priority level, has those of its cluster looked at anew."""
+"""Updates the status of FlowSchemas. A change of a FlowSchema or priority level reconciles all FlowSchemas of its
+cluster.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ def flow_schema_loop(client: Client, clock: Clock) -> Loop[str]:
 
 
 class FlowSchemas:
-    """Keys are logical clusters; one where nobody has written any never comes up."""
+    """Keys are logical clusters. A cluster without FlowSchemas is never queued."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client, self._clock = client, clock
@@ -44,4 +46,4 @@ class FlowSchemas:
             ):
                 await client.update(SCHEMAS, schema, "status")
         except (NotFound, Conflict):
-            return  # a schema changed or went away, or its cluster did: each is a change of its own
+            return  # a schema or its cluster changed or was deleted: each triggers its own event

@@ -1,4 +1,4 @@
-"""Whether the priority level that a FlowSchema names is there: its condition `Dangling`, in upstream's words. Pure."""
+"""Condition `Dangling` of FlowSchemas, in upstream's words: whether the named priority level exists. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Object = dict[str, Any]
 
 
 def outdated(schemas: Iterable[Object], levels: Collection[str], now: str) -> list[Object]:
-    """Those of one cluster whose condition is another than it should be, as they should be."""
+    """Returns the FlowSchemas of one cluster whose condition is wrong, with the right one."""
     found = []
     for schema in schemas:
         name = schema["spec"]["priorityLevelConfiguration"]["name"]

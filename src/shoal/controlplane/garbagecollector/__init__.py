@@ -1,0 +1,1 @@
+"""Garbage collector over all logical clusters."""

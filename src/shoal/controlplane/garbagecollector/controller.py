@@ -1,4 +1,4 @@
-"""The garbage collector: follows the metadata stream of all logical clusters and carries out what `decide` says."""
+"""Garbage collector: follows the metadata stream of all logical clusters and executes what `decide` returns."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ class GarbageCollector:
         self._queue = self.loop.queue
         self._owners = Owners(client)
         self._present: set[Owner] = set()
-        """Seen alive, and not seen deleted since: their new dependents need no look."""
+        """Owners that were found alive and were not deleted since: their new dependents need no lookup."""
         self._revision = ""
         self.graph = Graph()
 
-    # --- the stream ---
+    # --- metadata stream ---
 
     async def _follow(self) -> None:
         pause = FIRST_PAUSE
@@ -76,7 +76,7 @@ class GarbageCollector:
             pause = min(pause * 2, LONGEST_PAUSE)
 
     async def _watch(self) -> bool:
-        """Until the stream ends; tells whether it brought anything."""
+        """Runs until the stream ends. Returns whether it delivered anything."""
         fresh = None if self._revision else Graph()
         told = False
         async for event in self._client.watch_path(STREAM, {"resourceVersion": self._revision}):
@@ -93,12 +93,12 @@ class GarbageCollector:
                 else:
                     self._changed(node)
             if fresh is not None:
-                continue  # an unfinished beginning is begun again
+                continue  # an incomplete initial list is restarted from the beginning
             self._revision = obj["metadata"]["resourceVersion"]
         return told
 
     def _replace(self, fresh: Graph) -> None:
-        """What happened meanwhile is not known: every owner is looked at again."""
+        """Replaces the graph after a full list. Events in between are lost, so every owner is looked up again."""
         self.graph = fresh
         self._present.clear()
         for node in fresh.nodes.values():
@@ -123,7 +123,7 @@ class GarbageCollector:
             self._queue.add(owner)
 
     def _let_go(self, old: Node) -> None:
-        """Its owners may have waited for it."""
+        """Enqueues owners that may have waited for this dependent."""
         for owner, _ in old.references:
             if not self.graph.has(owner):
                 self._present.discard(owner)
@@ -146,7 +146,7 @@ class GarbageCollector:
             elif owner not in self._present:
                 self._queue.add(owner)
 
-    # --- the work ---
+    # --- reconcile ---
 
     async def _reconcile(self, key: Place | Owner) -> None:
         if not await (self._owner(key) if isinstance(key, Owner) else self._place(key)):
@@ -165,7 +165,7 @@ class GarbageCollector:
         return state is not State.UNKNOWN
 
     async def _place(self, place: Place) -> bool:
-        """Tells whether all is done that can be done now."""
+        """Returns whether everything possible now is done."""
         node = self.graph.nodes.get(place)
         if node is None:
             return True
@@ -219,18 +219,18 @@ class GarbageCollector:
             await self._patch(node, live, {"finalizers": without_finalizer(live["metadata"], finalizer)})
 
     async def _live(self, node: Node) -> Object | None:
-        """The object as it is now; None if it is another one, or gone."""
+        """Returns the current object; None if it was deleted or replaced."""
         place = node.place
         try:
             found = await self._client.at(place.cluster).get(_kind(node), place.name, place.namespace)
         except NotFound as error:
             if (error.kind, error.name) == (place.plural, place.name):
                 return None
-            raise  # the kind is not served: that says nothing about the object
+            raise  # the kind is not served, which says nothing about the object
         return found if found["metadata"]["uid"] == node.uid else None
 
     async def _patch(self, node: Node, live: Object, metadata: Object) -> Object:
-        """Fails when the object was changed since it was looked at."""
+        """Fails with a conflict if the object changed since it was read."""
         place = node.place
         patch = {"metadata": {"resourceVersion": live["metadata"]["resourceVersion"], **metadata}}
         return await self._client.at(place.cluster).merge(_kind(node), place.name, patch, place.namespace)
@@ -246,7 +246,7 @@ class GarbageCollector:
 
 
 def _readable(obj: Object) -> Node | None:
-    """One object with references nobody can read must not cost all others their collector."""
+    """Logs and skips an object with malformed references, so that it does not stop the collector."""
     try:
         return node_of(obj)
     except (KeyError, TypeError, ValueError):

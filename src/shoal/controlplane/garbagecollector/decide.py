@@ -1,4 +1,4 @@
-"""What becomes of an object, given how its owners are. Pure."""
+"""Decides what happens to an object from the states of its owners. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Object = dict[str, Any]
 
 
 class State(Enum):
-    """How one owner is, as a look at the live object said."""
+    """State of one owner, from its live object."""
 
     SOLID = "there"
     WAITING = "there, and waits for its dependents to go first"
@@ -25,11 +25,11 @@ class State(Enum):
 @dataclass(frozen=True, slots=True)
 class Decision:
     references: list[Object] | None = None
-    """The owner references it should have from now on."""
+    """The new owner references."""
     policy: str = ""
-    """With which propagation policy it is to be deleted, after that."""
+    """Propagation policy of the deletion that follows; empty for none."""
     wait: bool = False
-    """Look again later."""
+    """Reconcile again later."""
 
 
 NOTHING = Decision()
@@ -44,7 +44,7 @@ def decide(metadata: Object, owners: Sequence[tuple[Object, State]], dependents:
         return Decision(wait=True)
     if State.SOLID in states:
         kept = [reference for reference, state in owners if state is State.SOLID]
-        # A reference to one that waits would hold it for ever: this object stays, so it lets go.
+        # This object stays, so a reference to an owner that waits for its dependents would block that owner for ever.
         return Decision(references=kept) if len(kept) < len(owners) else NOTHING
     if State.WAITING in states and dependents:
         references = [reference for reference, _ in owners]
@@ -57,14 +57,14 @@ def decide(metadata: Object, owners: Sequence[tuple[Object, State]], dependents:
 
 
 def unblocked(references: Sequence[Object]) -> list[Object] | None:
-    """References that hold no owner back; None if they do so already."""
+    """Returns the references without blockOwnerDeletion; None if none blocks."""
     if not any(reference.get("blockOwnerDeletion") for reference in references):
         return None
     return [{**reference, "blockOwnerDeletion": False} for reference in references]
 
 
 def owner_state(owner: Object | None, uid: str) -> State:
-    """`owner` is the live object of the name a reference has, None when there is none."""
+    """`owner` is the live object of the referenced name; None if there is none."""
     if owner is None or owner["metadata"]["uid"] != uid:
         return State.ABSENT
     metadata = owner["metadata"]
@@ -73,7 +73,7 @@ def owner_state(owner: Object | None, uid: str) -> State:
 
 
 def blockers(owner: Node, dependents: Sequence[Node]) -> list[Node]:
-    """Dependents that must be gone before their owner goes. One that owns itself does not wait for itself."""
+    """Returns the dependents that block the owner's deletion. An object that owns itself does not block itself."""
     return [
         dependent
         for dependent in dependents

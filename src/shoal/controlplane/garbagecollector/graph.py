@@ -1,7 +1,7 @@
-"""Who depends on whom, over all logical clusters, as far as the metadata stream has told. Pure.
+"""Dependency graph over all logical clusters, from the metadata stream. Pure.
 
-Nodes are only the objects that have owners or that wait for their dependents; an owner is known by the references
-to it. Nothing here ever joins two logical clusters: every key begins with one.
+Nodes are only objects that have owners or wait for their dependents. Other owners are known by the references to them.
+Every key begins with the logical cluster, so two clusters are never joined.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ CLUSTER, RESOURCE = "shoal.dev/cluster", "shoal.dev/resource"
 
 
 class Place(NamedTuple):
-    """Where an object is: at one time, at most one is there."""
+    """Coordinates of an object; at most one object exists there at a time."""
 
     cluster: str
     group: str
@@ -26,7 +26,7 @@ class Place(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """What an owner reference names, seen from the namespace of the object that has it."""
+    """The target of an owner reference, seen from the namespace of the dependent."""
 
     cluster: str
     namespace: str
@@ -70,7 +70,7 @@ def place_of(obj: Object) -> Place:
 
 
 def node_of(obj: Object) -> Node:
-    """From what the metadata stream tells of an object."""
+    """Builds a node from an event of the metadata stream."""
     place, metadata = place_of(obj), obj["metadata"]
     return Node(
         place=place,
@@ -95,7 +95,7 @@ class Graph:
         self._uids: dict[tuple[str, str], Place] = {}
 
     def put(self, node: Node) -> Node | None:
-        """Answers what was there before."""
+        """Returns the previous node."""
         old = self.remove(node.place)
         if not node.matters:
             return old
@@ -126,14 +126,14 @@ class Graph:
         return owner in self._dependents
 
     def named(self, cluster: str, name: str) -> list[Owner]:
-        """Owners somebody refers to by that name, whatever their kind."""
+        """Returns the owners that are referenced by that name, of any kind."""
         return list(self._named.get((cluster, name), ()))
 
     def held_by(self, owner: Owner) -> list[Node]:
         return [self.nodes[place] for place in self._dependents.get(owner, ())]
 
     def dependents(self, node: Node) -> list[Node]:
-        """Of an object that is there: those that name its uid from where they may."""
+        """Returns the objects that reference the uid of an existing object from a namespace where they may."""
         place = node.place
         found: dict[Place, Node] = {}
         for owner in self.named(place.cluster, place.name):

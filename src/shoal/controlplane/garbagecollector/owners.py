@@ -1,7 +1,7 @@
-"""Looks at owners: the live object behind a reference, or the certainty that there is none.
+"""Looks up the live object behind an owner reference, or makes sure that there is none.
 
-Gone is only what a lookup of the right kind did not find: a kind that is not served, a cluster that cannot be
-entered, a failure of any sort are not known, and nothing is deleted for them.
+An owner is absent only if a lookup of the right kind did not find it. A kind that is not served, a cluster that cannot
+be entered or any other failure is unknown, and nothing is deleted because of it.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ class Owners:
         self._client = client
         self._kinds: dict[tuple[str, str, str], Kind] = {}
         self._absent: set[Owner] = set()
-        """A uid comes back only with its whole cluster, and then what it owns comes as new: see `forget`."""
+        """A uid returns only if its whole cluster is restored, and then its dependents arrive as new objects: see
+        `forget`.
+        """
 
     def forget(self, owner: Owner) -> None:
-        """That it was gone: something new says that it is owned by it."""
+        """Forgets that the owner was absent: a new object references it."""
         self._absent.discard(owner)
 
     async def state(self, owner: Owner) -> State:

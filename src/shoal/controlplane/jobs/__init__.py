@@ -1,0 +1,1 @@
+"""Job controller, with pod tracking by finalizers, and the TTL-after-finished controller."""

@@ -1,4 +1,4 @@
-"""How long a Job waits before it replaces a pod that failed: twice as long with every failure in a row. Pure."""
+"""Backoff before a failed pod is replaced: doubled by every consecutive failure. Pure."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ FIRST_SECONDS, MOST_SECONDS = 10.0, 600.0
 @dataclass(frozen=True, slots=True)
 class Backoff:
     failures: int = 0
-    """Since the last success."""
+    """Failures since the last success."""
     last: float = 0.0
-    """When the newest of them was."""
+    """Time of the latest failure."""
 
     def after(self, succeeded: Iterable[Object], failed: Iterable[Object]) -> Backoff:
-        """With pods that have ended since."""
+        """Returns the backoff after these pods finished."""
         failures, count = sorted(map(end_time, failed)), self.failures
         success = max(map(end_time, succeeded), default=None)
         if success is not None:
@@ -32,14 +32,16 @@ class Backoff:
         return Backoff(count + len(failures), failures[-1])
 
     def until(self) -> float:
-        """When the next pod may be made."""
+        """Returns the time from which the next pod may be created."""
         if not self.failures:
             return 0.0
         return self.last + min(FIRST_SECONDS * 2.0 ** min(self.failures - 1, 16), MOST_SECONDS)
 
 
 def end_time(pod: Object) -> float:
-    """When it ended, as far as anybody wrote that down."""
+    """Returns the time the pod finished, from its container statuses, Ready condition, deletionTimestamp or
+    creationTimestamp, whichever is known first.
+    """
     metadata = pod["metadata"]
     ended = _containers_ended(pod)
     if ended is not None:
@@ -55,7 +57,7 @@ def end_time(pod: Object) -> float:
 
 
 def _containers_ended(pod: Object) -> float | None:
-    """The last of them, once all have; sidecars end after the others."""
+    """Returns the latest finish time once all containers have finished. Sidecars finish after the others."""
     status = pod.get("status") or {}
     sidecars = {one["name"] for one in pod["spec"].get("initContainers") or () if one.get("restartPolicy") == "Always"}
     statuses = [*(status.get("containerStatuses") or ())]

@@ -1,6 +1,7 @@
-"""The Job loop: pods run until the Job has ended, and each end is counted once.
+"""Reconciles Jobs: runs pods until the Job is finished and counts each finished pod exactly once.
 
-All writes of a step follow one order: pods are made or deleted, the ledger's first half, finalizers, its second half.
+The writes of a reconcile have a fixed order: create or delete pods, record uncounted pods in the status, remove
+finalizers, flush the uncounted pods.
 """
 
 from __future__ import annotations
@@ -36,13 +37,15 @@ Object = dict[str, Any]
 JOBS = Kind("batch", "v1", "jobs")
 SOURCE = Source("job-controller", "batch/v1", "Job")
 UNSEEN_SECONDS = 5.0
-"""What was written shows up by itself; this is for a view that was lost meanwhile."""
+"""Safety net. The controller's writes normally arrive through the informer; this covers an informer that was lost
+meanwhile.
+"""
 UNLISTED_SECONDS = 0.1
-"""Between looks at a view that is not complete yet, at the start."""
+"""Requeue delay at startup while an informer has not synced."""
 
 
 class JobLoop:
-    """Keys are Jobs. The views are shared with other loops and run on their own."""
+    """Keys are Jobs. The informers are shared with other controllers and are run elsewhere."""
 
     def __init__(
         self,
@@ -60,7 +63,7 @@ class JobLoop:
         )
         self._statuses = OwnStatuses(client, JOBS, jobs)
         self._released: dict[Key, dict[str, int]] = {}
-        """By uid, the versions up to which a pod still looks held in the view and is not any more."""
+        """By uid: the resourceVersion up to which the informer still shows the finalizer of a pod that was released."""
         self._backoffs: dict[Key, tuple[str, Backoff]] = {}
         self.loop: Loop[Key] = Loop("jobs", clock, self.reconcile)
         self._alarms = Alarms(clock, self.loop.queue.add)
@@ -131,7 +134,7 @@ class JobLoop:
             failure = await self._control.create_pods(key, job, made)
             return Done(created=len(made) if failure is None else 0), failure
         failure, going = None, list(plan.delete)
-        if going and plan.ending is None:  # what is surplus counts neither as success nor as failure
+        if going and plan.ending is None:  # surplus pods count neither as succeeded nor as failed
             failure = await self._release(key, going)
             let_go = self._let_go(key, going)
             going = [pod for pod in going if pod["metadata"]["uid"] in let_go or not is_held(pod)]
@@ -156,7 +159,7 @@ class JobLoop:
         return await each([partial(one, pod) for pod in pods if is_held(pod)])
 
     def _let_go(self, key: Key, pods: list[Object]) -> set[str]:
-        """Uids of pods that look held and are not."""
+        """Returns the uids of pods that still show the finalizer in the informer but were released."""
         released = self._released.get(key)
         if not released:
             return set()
@@ -167,7 +170,7 @@ class JobLoop:
         }
 
     async def _write(self, key: Key, job: Object, status: Object, events: Iterable[Event]) -> Object | None:
-        """The Job as it is then; None: it is gone."""
+        """Returns the updated Job; None if it was deleted."""
         written = await self._statuses.write(key, job, status)
         for type_, reason, message in events if written is not None else ():
             self._recorder.record(SOURCE, key[0], job, type_, reason, message)
@@ -175,6 +178,6 @@ class JobLoop:
 
 
 async def unhold(client: Client, name: str, namespace: str) -> Object:
-    """Takes the finalizer off a pod, whatever else was written to it meanwhile."""
+    """Removes the finalizer from a pod, regardless of concurrent writes."""
     path = client.path(PODS, name, namespace)
     return await client.call("PATCH", path, body=UNHOLD, content="application/strategic-merge-patch+json")

@@ -1,4 +1,4 @@
-"""The next step of a Job: which pods are made, which go, and whether it is clear how it ends. Pure."""
+"""Decides the next step of a Job: pods to create, pods to delete, and whether it is finished. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from shoal.objects.duration import parse_time
 Object = dict[str, Any]
 
 BURST = 500
-"""Pods made or deleted in one go; what is wanted is looked at again in between."""
+"""Maximum number of pods created or deleted in one reconcile. The desired number is computed again in between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +39,24 @@ class Ending:
 
     @property
     def interim(self) -> str:
-        """The condition that says so before the last pods have ended."""
+        """The condition type that is set before the last pods have finished."""
         return SUCCESS_CRITERIA_MET if self.type == COMPLETE else FAILURE_TARGET
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     ending: Ending | None = None
-    """Known before anything is done; then all active pods go, and the finalizer holds them until they are counted."""
+    """Known before anything is done. All active pods are then deleted; the finalizer keeps them until they are
+    counted.
+    """
     managed: bool = False
-    """Whether the number of pods is looked after at all."""
+    """Whether the number of pods is managed at all."""
     create: tuple[int | None, ...] = ()
-    """Completion indexes; None: the Job has none."""
+    """Completion indexes; None for a Job without indexes."""
     delete: tuple[Object, ...] = ()
-    """Without an ending these are surplus and count neither way."""
+    """Without a finished condition these are surplus and count neither as succeeded nor as failed."""
     at: float | None = None
-    """When to look again if nothing changes before."""
+    """Time of the next reconcile if nothing changes before."""
 
 
 def decide(job: Object, found: Reading, now: float) -> Plan:
@@ -77,7 +79,7 @@ def decide(job: Object, found: Reading, now: float) -> Plan:
 
 
 def ended(job: Object, found: Reading, now: float) -> Ending | None:
-    """What was said before stands; failures come before success."""
+    """An interim condition that is already set is final. Failures take precedence over success."""
     for type_, interim in ((COMPLETE, SUCCESS_CRITERIA_MET), (FAILED, FAILURE_TARGET)):
         said = get_condition(job, interim) or {}
         if said.get("status") == "True":
@@ -105,7 +107,7 @@ def _failed(job: Object, found: Reading, now: float) -> Ending | None:
 
 
 def _restarts_exceed(job: Object, pods: list[Object]) -> bool:
-    """Containers that are started again where they are count as well."""
+    """Restarts of containers in place count as well."""
     if job["spec"]["template"]["spec"].get("restartPolicy") != "OnFailure":
         return False
     restarts = 0
@@ -144,13 +146,13 @@ def _met(job: Object, found: Reading) -> Ending | None:
 def _wanted(job: Object, found: Reading) -> int:
     parallelism, completions = job["spec"]["parallelism"], job["spec"].get("completions")
     if completions is None:
-        # One success is enough: whoever works on goes on, and nobody is started any more.
+        # One success is enough: active pods continue and no new pod is started.
         return len(found.active) if found.succeeded else int(parallelism)
     return max(int(min(completions - found.succeeded, parallelism)), 0)
 
 
 def _surplus(job: Object, active: list[Object], at_least: int, now: float) -> list[Object]:
-    """Pods that are too many; among them, always, those without a valid index or with one that another has too."""
+    """Returns the pods to delete. Always includes those without a valid index and duplicates of an index."""
     if not is_indexed(job):
         return least_needed(active, (), at_least, now) if at_least else []
     useless: list[Object] = []
@@ -171,7 +173,7 @@ def _surplus(job: Object, active: list[Object], at_least: int, now: float) -> li
 
 
 def _created(job: Object, found: Reading, count: int, now: float) -> tuple[tuple[int | None, ...], float | None]:
-    """And when more may be made, if only time is in the way."""
+    """Returns the indexes to create now, and the time from which more may be created if only backoff prevents it."""
     if count <= 0:
         return (), None
     if not has_limit_per_index(job) and found.backoff.until() > now:
@@ -190,5 +192,5 @@ def _taken(job: Object, found: Reading) -> Indexes:
 
 
 def _may_follow(failed: Object | None) -> float:
-    """When another pod may be made in the place of this one."""
+    """Returns the time from which the failed pod may be replaced."""
     return 0.0 if failed is None else Backoff(all_index_failures(failed) + 1, end_time(failed)).until()

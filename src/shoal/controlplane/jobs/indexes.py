@@ -1,6 +1,6 @@
-"""Sets of completion indexes, kept and written as spans: `1,3-5,7`. Pure.
+"""Sets of completion indexes as intervals: `1,3-5,7`. Pure.
 
-However many completions a Job asks for, the size follows the number of gaps.
+The size depends on the number of gaps, not on the number of completions.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Span = tuple[int, int]
 @dataclass(frozen=True, slots=True)
 class Indexes:
     spans: tuple[Span, ...] = ()
-    """First and last of each, in order; between two of them is a gap."""
+    """First and last index of each interval, ordered, with a gap between two of them."""
 
     @classmethod
     def of(cls, indexes: Iterable[int]) -> Indexes:
@@ -24,7 +24,7 @@ class Indexes:
 
     @classmethod
     def parse(cls, text: str | None, completions: int) -> Indexes:
-        """Those below `completions`; what cannot be read is left out."""
+        """Returns the indexes below `completions`. Malformed parts are skipped."""
         return cls(_joined(sorted(_spans(text or "", completions))))
 
     @property
@@ -42,11 +42,11 @@ class Indexes:
         return ",".join(_written(first, last) for first, last in self.spans)
 
     def common(self, other: Indexes) -> int:
-        """How many are in both."""
+        """Returns the number of indexes in both sets."""
         return self.total + other.total - (self | other).total
 
     def missing(self, count: int, completions: int) -> list[int]:
-        """The first `count` below `completions` that are not in here."""
+        """Returns the first `count` indexes below `completions` that are not in the set."""
         return list(islice(self._missing(completions), max(count, 0)))
 
     def _missing(self, completions: int) -> Iterator[int]:
@@ -58,7 +58,7 @@ class Indexes:
 
 
 def _joined(spans: Iterable[Span]) -> tuple[Span, ...]:
-    """Of spans in order: those that touch or overlap made one."""
+    """Merges adjacent and overlapping intervals. The input is ordered."""
     found: list[Span] = []
     for first, last in spans:
         if found and first <= found[-1][1] + 1:

@@ -1,8 +1,8 @@
-"""A Job's status as a ledger in which no pod is lost and none is counted twice. Pure.
+"""Tracks finished pods in a Job's status so that none is lost and none is counted twice. Pure.
 
-A pod that ended is first written down by its uid, with all else there is to tell; then its finalizer goes; then its
-uid becomes a number. Whoever is interrupted anywhere finds in status and pods what is left to do. An indexed Job
-needs no uids for successes: an index is in the list or it is not.
+The uid of a finished pod is first recorded in uncountedTerminatedPods, with the rest of the status. Then its finalizer
+is removed. Then the uid is replaced by a count. After an interruption anywhere, status and pods tell what is left to
+do. An indexed Job needs no uids for successes: an index is in the list or it is not.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Event = tuple[str, str, str]
 """Type, reason and message."""
 
 MOST_UNCOUNTED = 500
-"""So that a status stays small; the rest comes with the next look."""
+"""Keeps the status small. The rest follows in the next reconcile."""
 COMPLETIONS_REACHED = Ending(COMPLETE, "CompletionsReached", "Reached expected number of succeeded pods")
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What became of a plan."""
+    """Outcome of executing a plan."""
 
     created: int = 0
     deleted: frozenset[str] = frozenset()
@@ -39,11 +39,11 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The first half of the books: what is written before finalizers go."""
+    """Result of the first half: the status to write before finalizers are removed."""
 
     status: Object
     release: tuple[Object, ...]
-    """Pods whose finalizer goes next."""
+    """Pods whose finalizer is removed next."""
     ending: Ending | None
     events: tuple[Event, ...] = ()
 
@@ -60,7 +60,7 @@ def entered(job: Object, found: Reading, plan: Plan, done: Done, stamp: str) -> 
     elif ending is None and plan.managed:
         status, events = _with_suspension(job, status, stamp)
     elif ending is not None and left:
-        ending = None  # some could not be deleted; whoever is active now would not be counted
+        ending = None  # some pods could not be deleted; active ones would not be counted
     status = _numbers(status, active=active) | {
         "ready": sum(map(is_ready, left)),
         "terminating": len(found.terminating) + len(found.active) - len(left),
@@ -80,7 +80,7 @@ def entered(job: Object, found: Reading, plan: Plan, done: Done, stamp: str) -> 
 def closed(
     job: Object, status: Object, ending: Ending | None, held: Set[str], stamp: str
 ) -> tuple[Object, list[Event]]:
-    """The second half, once finalizers are gone: `held` are uids of pods that have theirs still."""
+    """Second half, after the finalizers are removed. `held_uids` are uids of pods that still have theirs."""
     status = counted(status, held)
     waiting = status["uncountedTerminatedPods"]
     if ending is None or waiting or status["terminating"]:
@@ -97,7 +97,7 @@ def closed(
 
 
 def counted(status: Object, held: Set[str]) -> Object:
-    """Uids of pods that nothing holds any more become numbers."""
+    """Replaces the uids of pods without a finalizer by counts."""
     waiting, left, numbers = status.get("uncountedTerminatedPods") or {}, dict[str, list[str]](), dict[str, int]()
     for field in ("succeeded", "failed"):
         uids = waiting.get(field) or []
@@ -111,7 +111,7 @@ def counted(status: Object, held: Set[str]) -> Object:
 def _noted(
     job: Object, found: Reading, status: Object, ending: Ending | None
 ) -> tuple[Object, tuple[Object, ...], bool]:
-    """With the uids of pods that have ended; those pods; and whether these were all."""
+    """Returns the status with the uids of finished pods, those pods, and whether these are all."""
     waiting = status["uncountedTerminatedPods"]
     succeeded, failed = [*(waiting.get("succeeded") or ())], [*(waiting.get("failed") or ())]
     known = {*succeeded, *failed}
@@ -153,7 +153,7 @@ def _may_go(job: Object, found: Reading, pod: Object, ending: Ending | None) -> 
 
 
 def _is_loss(job: Object, pod: Object, ending: Ending | None) -> bool:
-    """When a Job fails, every pod of it that has not ended counts as failed."""
+    """When a Job fails, every unfinished pod counts as failed."""
     failing = ending is not None and ending.type == FAILED
     return (failing or is_failed(pod, job)) and is_valid(pod, job) and judged(job, pod).counts
 
@@ -164,7 +164,7 @@ def _is_complete(job: Object, found: Reading, active: int) -> bool:
 
 
 def _with_suspension(job: Object, status: Object, stamp: str) -> tuple[Object, tuple[Event, ...]]:
-    """A Job that goes on starts anew: its deadline is about the time it is active without a break."""
+    """Resuming a Job resets its start time: the deadline limits the time it is active without interruption."""
     said = get_condition({"status": status}, SUSPENDED) or {}
     if is_suspended(job):
         if (said.get("status"), said.get("reason")) == ("True", "JobSuspended"):
@@ -188,6 +188,6 @@ def _with_condition(status: Object, type_: str, state: str, reason: str, message
 
 
 def _numbers(status: Object, **numbers: int) -> Object:
-    """Counts of nothing are left out."""
+    """Counts of zero are omitted."""
     kept = {field: value for field, value in status.items() if field not in numbers}
     return kept | {field: number for field, number in numbers.items() if number}

@@ -1,6 +1,7 @@
-"""Pods that a Job's finalizer holds and no Job will count any more are let go.
+"""Removes the tracking finalizer from pods that no Job counts any more.
 
-Their Job is gone or has ended, or they have none. That a Job is gone is asked of the server: a view may be behind.
+Their Job was deleted or is finished, or they have none. The deletion of a Job is confirmed with the server: the
+informer may lag.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ class OrphanLoop:
             self.loop.queue.add(key)
 
     def _is_counted(self, key: Key, pod: Object) -> bool:
-        """As far as the view knows, somebody looks after it: a Job that goes on, or another kind of controller."""
+        """Returns whether, according to the informer, an unfinished Job or another kind of controller takes care of the
+        pod.
+        """
         reference = controller_of(pod)
         if reference is None:
             return False

@@ -1,4 +1,4 @@
-"""A Job's pods: what one of them is to its Job, and how the next one is made. Pure."""
+"""Pods of a Job: finalizer, index, failure, and new pods from the template. Pure."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from shoal.kinds.jobs import (
 Object = dict[str, Any]
 
 UNHOLD: Object = {"metadata": {"$deleteFromPrimitiveList/finalizers": [TRACKING]}}
-"""The strategic merge patch that lets a pod go; no other writer of its finalizers is in the way."""
+"""Strategic merge patch that removes the finalizer. It does not conflict with other writers of finalizers."""
 _INDEX_VARIABLE = {
     "name": "JOB_COMPLETION_INDEX",
     "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{COMPLETION_INDEX}']"}},
 }
 _LONGEST_PREFIX = 58
-"""What a generated name leaves for what comes before it."""
+"""Maximum length of the prefix of a generated name."""
 
 
 def is_held(pod: Object) -> bool:
@@ -36,8 +36,9 @@ def phase_of(pod: Object) -> str:
 
 
 def is_failed(pod: Object, job: Object) -> bool:
-    """A deleted pod counts as failed, at once or, where the Job asks for that, after it has ended. One that was never
-    on a node has nothing to end."""
+    """A deleted pod counts as failed at once or, with podReplacementPolicy Failed, after it has terminated. A pod that
+    was never bound to a node has nothing to terminate.
+    """
     phase, metadata = phase_of(pod), pod["metadata"]
     if phase == "Failed":
         return True
@@ -52,7 +53,7 @@ def index_of(pod: Object) -> int | None:
 
 
 def is_valid(pod: Object, job: Object) -> bool:
-    """Whether it counts: a pod of an indexed Job needs an index, and one below the completions."""
+    """Returns whether the pod counts: a pod of an indexed Job needs an index below the completions."""
     if not is_indexed(job):
         return True
     index = index_of(pod)
@@ -60,7 +61,7 @@ def is_valid(pod: Object, job: Object) -> bool:
 
 
 def index_failures(pod: Object) -> int:
-    """Failures of its index before it that count against the limit."""
+    """Returns earlier failures of its index that count against the limit."""
     return _number(pod, INDEX_FAILURES)
 
 
@@ -74,7 +75,7 @@ def _number(pod: Object, annotation: str) -> int:
 
 
 def has_failed_index(pod: Object, job: Object) -> bool:
-    """Whether its failure is the last that its index may have."""
+    """Returns whether its failure exhausts the limit of its index."""
     if not is_failed(pod, job):
         return False
     verdict = judged(job, pod)
@@ -113,7 +114,7 @@ def _failures_so_far(job: Object, replaced: Object | None) -> Object:
 
 
 def _with_index(spec: Object) -> Object:
-    """Containers know their index, unless they have such a variable already."""
+    """Adds the index variable to containers that do not define it."""
     made = dict(spec)
     for field in ("initContainers", "containers"):
         if spec.get(field):

@@ -1,4 +1,4 @@
-"""What a Job's own rules say: about a pod that failed, and about success before all is done. Pure."""
+"""Pod failure policy and success policy of Jobs. Pure."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """On a failed pod, by the first rule that matches it."""
+    """Action for a failed pod, by the first matching rule."""
 
     action: str = ""
-    """Empty: no rule does."""
+    """Empty if no rule matches."""
     message: str = ""
-    """Of a rule that fails the Job."""
+    """Set by a rule that fails the Job."""
 
     @property
     def counts(self) -> bool:
@@ -66,7 +66,7 @@ def _by_condition(status: Object, patterns: Iterable[Object]) -> Object | None:
 
 
 def success_by_policy(job: Object, succeeded: Indexes) -> str | None:
-    """What to say when a rule of the success policy is met."""
+    """Returns the message of the success policy rule that is met, if any."""
     spec = job["spec"]
     rules = (spec.get("successPolicy") or {}).get("rules") or ()
     for number, rule in enumerate(rules if succeeded.spans else ()):

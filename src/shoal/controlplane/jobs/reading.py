@@ -1,7 +1,7 @@
-"""What a Job's pods and its status say together: what has ended, what was counted of it, what goes on. Pure.
+"""State of a Job from its pods and its status: finished, counted and active pods. Pure.
 
-A pod that ended is counted while its finalizer holds it and its uid is not among the uncounted of the status; after
-that, the status knows it.
+A finished pod is newly counted while it has the finalizer and its uid is not in uncountedTerminatedPods. Otherwise the
+status already accounts for it.
 """
 
 from __future__ import annotations
@@ -32,26 +32,27 @@ Object = dict[str, Any]
 class Reading:
     pods: list[Object]
     held: frozenset[str]
-    """Uids of pods that the finalizer holds still."""
+    """Uids of pods that still have the finalizer."""
     active: list[Object]
     terminating: list[Object]
     succeeded: int
     failed: int
-    """Both with what the status does not count yet."""
+    """Both counts include pods that the status does not count yet."""
     backoff: Backoff
     completed_before: Indexes
     completed: Indexes
     failed_indexes: Indexes | None
-    """None: there is no limit per index."""
+    """None without a limit per index."""
     last_failed: dict[int, Object]
-    """By index, the pods that wait for the one in their place, which takes their number of failures over."""
+    """By index: failed pods that wait for their replacement, which inherits their failure count."""
 
 
 def read(
     job: Object, pods: list[Object], deleted: Set[str], released: Set[str], backoff: Backoff | None = None
 ) -> Reading:
-    """`deleted` and `released` are uids of pods whose deletion or loss of the finalizer does not show yet. `backoff`
-    is what was known before; None: only what the pods tell."""
+    """`deleted_uids` and `released_uids` are pods whose deletion or finalizer removal the informer does not show yet.
+    `backoff` is the previous one; None derives it from the pods alone.
+    """
     status = job.get("status") or {}
     held = frozenset(pod["metadata"]["uid"] for pod in pods if is_held(pod)) - released
     active = [pod for pod in pods if is_active(pod) and pod["metadata"]["uid"] not in deleted]
@@ -89,7 +90,7 @@ def indexes_of(pods: Iterable[Object]) -> Indexes:
 
 
 def _indexes(job: Object, pods: list[Object], held: Set[str]) -> tuple[Indexes, Indexes, Indexes | None]:
-    """Completed by the status, completed, failed."""
+    """Returns the indexes completed according to the status, all completed ones and the failed ones."""
     if not is_indexed(job):
         return Indexes(), Indexes(), None
     status, completions = job.get("status") or {}, job["spec"]["completions"]

@@ -1,4 +1,4 @@
-"""Jobs that ended go after the time they ask for, with their pods: `ttlSecondsAfterFinished`."""
+"""Deletes finished Jobs and their pods after `ttlSecondsAfterFinished`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ExpiryLoop:
             return
         client = self._client.at(key[0])
         try:
-            fresh = await client.get(JOBS, key[2], key[1])  # somebody may have given it more time
+            fresh = await client.get(JOBS, key[2], key[1])  # its TTL may have been extended
             if self._is_due(key, fresh):
                 body = {"propagationPolicy": "Foreground", "preconditions": {"uid": fresh["metadata"]["uid"]}}
                 await client.call("DELETE", client.path(JOBS, key[2], key[1]), body=body)

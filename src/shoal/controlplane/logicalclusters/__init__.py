@@ -1,0 +1,1 @@
+"""Finalizes LogicalClusters."""

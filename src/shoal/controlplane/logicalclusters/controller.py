@@ -1,4 +1,6 @@
-"""The LogicalCluster loop: lets a cluster go. The server empties it as its last finalizer does."""
+"""Removes the content finalizer of deleted LogicalClusters. The server deletes a cluster's content when its last
+finalizer is removed.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from shoal.runtime.controller import Controller
 Object = dict[str, Any]
 
 WORKERS = 64
-"""Each waits for the store most of the time, which writes what they all have for it at once."""
+"""Each worker mostly waits for the store, which commits their writes together."""
 CLUSTERS = Kind(GROUP, VERSION, PLURAL, namespaced=False)
 
 

@@ -1,4 +1,4 @@
-"""Which logical clusters are to go. Pure."""
+"""Predicate for LogicalClusters to finalize. Pure."""
 
 from __future__ import annotations
 

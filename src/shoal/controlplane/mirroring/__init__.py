@@ -1,0 +1,1 @@
+"""EndpointSlice mirroring controller."""

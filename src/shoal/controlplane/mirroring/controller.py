@@ -1,4 +1,4 @@
-"""The mirroring loop: Endpoints of Services without a selector are repeated as EndpointSlices."""
+"""Mirrors Endpoints of Services without a selector as EndpointSlices."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SOURCE = Source("endpoint-slice-mirroring-controller", "v1", "Endpoints")
 
 
 class MirroringLoop:
-    """Keys are Endpoints. What they leave behind when they go is the garbage collector's."""
+    """Keys are Endpoints. The garbage collector deletes the slices of deleted Endpoints."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""EndpointSlices that repeat Endpoints which somebody wrote by hand. Pure."""
+"""Computes EndpointSlices that mirror Endpoints written by users. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Object = dict[str, Any]
 
 CONTROLLER = "endpointslicemirroring-controller.k8s.io"
 MOST = 1000
-"""Addresses of one subset."""
+"""Maximum number of addresses of one subset."""
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _NOT_MIRRORED = (endpoints.LAST_CHANGE, LAST_APPLIED)
 
@@ -25,11 +25,11 @@ _NOT_MIRRORED = (endpoints.LAST_CHANGE, LAST_APPLIED)
 class Plan:
     slices: Slices
     skipped: int = 0
-    """Addresses beyond what one slice holds."""
+    """Number of addresses that exceed a slice."""
 
 
 def is_mirrored(written: Object, service: Object | None) -> bool:
-    """Only for a Service whose endpoints nobody finds by a selector."""
+    """Only Endpoints of a Service without a selector are mirrored."""
     metadata = written["metadata"]
     if (metadata.get("labels") or {}).get(discovery.SKIP_MIRROR) == "true":
         return False
@@ -39,7 +39,7 @@ def is_mirrored(written: Object, service: Object | None) -> bool:
 
 
 def plan(written: Object, existing: Iterable[Object]) -> Plan:
-    """`existing` are the slices that repeat these Endpoints already."""
+    """`existing` are the slices that already mirror these Endpoints."""
     by_key: dict[Any, list[Object]] = {}
     for one in existing:
         by_key.setdefault((one.get("addressType"), ports_key(one.get("ports"))), []).append(one)

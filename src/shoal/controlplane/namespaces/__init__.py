@@ -1,0 +1,1 @@
+"""Namespace controller: deletes the content of terminating namespaces."""

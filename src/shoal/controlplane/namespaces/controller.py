@@ -1,4 +1,4 @@
-"""The namespace-deletion loop: empties namespaces that are going away, in every logical cluster, then lets them go."""
+"""Deletes the content of terminating namespaces in every logical cluster, then finalizes them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAMESPACES = Kind("", "v1", "namespaces", namespaced=False)
 NEEDED = {"list", "deletecollection"}
 PODS = Kind("", "v1", "pods")
 AGAIN_SECONDS = 2.0
-"""While finalizers of others are waited for; their removal is not an event of the namespace."""
+"""Requeue delay while finalizers of others are pending: their removal is no event of the namespace."""
 
 
 def namespace_controller(client: Client, clock: Clock) -> Controller:
@@ -48,7 +48,7 @@ class NamespaceLoop:
         return AGAIN_SECONDS
 
     async def _empty(self, client: Client, namespace: str) -> Content:
-        """Pods first, the rest when they are gone: what they need, secrets and policies, outlives them."""
+        """Deletes pods first and the rest once they are gone: the secrets and policies they need outlive them."""
         found = Content()
         kinds = [kind for kind, verbs in await client.discover() if kind.namespaced and verbs >= NEEDED]
         for kind in sorted(kinds, key=lambda kind: kind != PODS):
@@ -65,7 +65,7 @@ class NamespaceLoop:
                 await client.delete_all(kind, namespace)
                 found, _ = await client.list_all(kind, namespace)
         except (NotFound, MethodNotSupported):
-            return Content()  # the kind went away meanwhile, its objects with it
+            return Content()  # the kind was removed meanwhile, with its objects
         except StatusError as error:
             return Content(failures=(f"{title}: {error}",))
         waited_for = (finalizer for obj in found for finalizer in obj["metadata"].get("finalizers") or ())

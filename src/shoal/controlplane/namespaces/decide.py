@@ -1,4 +1,4 @@
-"""What is left to do for a namespace that is going away. Pure."""
+"""Remaining work for a terminating namespace. Pure."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What one look at the namespace found, by `plural.group`."""
+    """Content found in one pass, by `plural.group`."""
 
     remaining: Mapping[str, int] = field(default_factory=dict)
     finalizers: Mapping[str, int] = field(default_factory=Counter)
-    """How many objects wait for each finalizer."""
+    """Number of objects that wait for each finalizer."""
     failures: tuple[str, ...] = ()
     """Kinds that could not be listed or deleted, with the reason."""
 
@@ -33,21 +33,21 @@ def is_terminating(namespace: Object) -> bool:
 
 
 def is_empty(content: Content) -> bool:
-    """Only a complete look that found nothing: a kind that could not be read is not an empty one."""
+    """Returns whether a complete pass found nothing. A kind that could not be read is not empty."""
     return not content.failures and not any(content.remaining.values())
 
 
 def finalized(namespace: Object) -> Object:
-    """The body for /finalize that lets the namespace go."""
+    """Returns the body for /finalize without the namespace finalizer."""
     finalizers = [f for f in namespace["spec"]["finalizers"] if f != NAMESPACE_FINALIZER]
     return {**namespace, "spec": {**namespace["spec"], "finalizers": finalizers}}
 
 
 def conditions(content: Content) -> list[tuple[str, bool, str, str]]:
-    """(type, status, reason, message) as upstream names them."""
+    """Returns (type, status, reason, message) in upstream's words."""
     remaining = [f"{kind} has {count} resource instances" for kind, count in sorted(content.remaining.items()) if count]
     waiting = [f"{name} in {count} resource instances" for name, count in sorted(content.finalizers.items())]
-    # A kind that cannot be discovered fails the whole look: these two never hold a namespace here.
+    # A kind that cannot be discovered fails the whole pass, so these two conditions are never true here.
     return [
         ("NamespaceDeletionDiscoveryFailure", False, "ResourcesDiscovered", "All resources successfully discovered"),
         (

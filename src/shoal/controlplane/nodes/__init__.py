@@ -1,4 +1,5 @@
-"""The simulated kubelet, and in `lifecycle` what the control plane does about nodes that are in trouble or gone.
+"""Simulated kubelet.
 
-`view` follows Nodes and the Pods on them, once for all loops here; `places` says in which clusters.
+`informers` follows Nodes and the Pods bound to them, once for all controllers of nodes; `cluster_source` selects the
+clusters.
 """

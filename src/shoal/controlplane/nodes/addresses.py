@@ -1,6 +1,6 @@
-"""Addresses that no two objects of one logical cluster share. In memory: the objects themselves are the record.
+"""Allocates IP addresses that are unique within a logical cluster. In memory: the objects themselves are the record.
 
-Where the search begins follows from the object's uid, so that whoever asks again gets the same address.
+The search starts at a hash of the object's uid, so that a repeated allocation returns the same address.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Addresses:
         self._held: dict[Key, int] = {}
 
     def of(self, key: Key, uid: str) -> str:
-        """The object's address; given to it unless it has one."""
+        """Returns the object's address; allocates one if it has none."""
         number = self._held.get(key)
         if number is None:
             number = self._free(key[0], int.from_bytes(blake2b(uid.encode(), digest_size=8).digest()) % self._size)
@@ -33,7 +33,7 @@ class Addresses:
         return _text(self._first + number)
 
     def seen(self, key: Key, address: str) -> None:
-        """The object says it has this one. Of two that say so, the first one keeps it."""
+        """Records an address from an object's status. Of two objects with the same address, the first keeps it."""
         number = _number(address) - self._first
         if 0 <= number < self._size and self._held.get(key) != number:
             self.release(key)

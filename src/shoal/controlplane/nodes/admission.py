@@ -1,7 +1,7 @@
-"""What a kubelet takes in: a pod that is bound to its node and does not fit there is rejected, in upstream's words.
+"""Kubelet admission: rejects a pod that does not fit its node, in upstream's words.
 
-Only of pods that were put on their node by hand. Those that came there by a Binding were looked at by a scheduler, who
-knew the node as well as the kubelet does.
+Applies only to pods whose node was set directly. Pods bound by a Binding were checked by a scheduler, which knew the
+node as well as the kubelet does.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class Admission:
     def __init__(self, view: View) -> None:
         self._view = view
         self._admitted: dict[Key, str] = {}
-        """Uids of pods that were taken in and may not say so yet: two do not get the same room."""
+        """Uids of admitted pods whose status may not show it yet, so that two pods do not get the same resources."""
 
     async def rejection(self, key: Key, home: Key, pod: Object, node: Object) -> Rejection | None:
-        """Why the pod, which is new, cannot run on the node with the key `home`; None: it is taken in."""
+        """Returns why the new pod cannot run on the node; None if it is admitted."""
         found = rejection(pod, node, self._others(key, home))
         if found is not None:
-            # What the view shows of the node may be older than what somebody went by who put the pod there.
+            # The informer's node may be older than the one the pod was placed by.
             node = await self._view.places.at(home[0]).get(NODES, home[2])
             found = rejection(pod, node, self._others(key, home))
         if found is None:
@@ -46,7 +46,7 @@ class Admission:
         self._admitted.pop(key, None)
 
     def _others(self, key: Key, home: Key) -> list[Object]:
-        """What has a place on the node."""
+        """Returns the other pods that occupy resources of the node."""
         found = ((other, self._view.pod(other)) for other in self._view.pods_on(home) if other != key)
         return [pod for other, pod in found if pod is not None and self._has_place(other, pod)]
 
@@ -57,7 +57,7 @@ class Admission:
 
 
 def is_new(pod: Object) -> bool:
-    """Whether its kubelet has yet to say if it takes the pod."""
+    """Returns whether the kubelet has yet to admit the pod."""
     status = pod.get("status") or {}
     return (
         not status.get("startTime")
@@ -68,7 +68,7 @@ def is_new(pod: Object) -> bool:
 
 
 def rejection(pod: Object, node: Object, others: list[Object]) -> Rejection | None:
-    """None: the pod fits on the node, beside the others."""
+    """Returns None if the pod fits on the node beside the others."""
     spec, metadata = pod["spec"], node["metadata"]
     system = ((node.get("status") or {}).get("nodeInfo") or {}).get("operatingSystem") or "linux"
     if (spec.get("os") or {}).get("name", system) != system:
@@ -88,7 +88,7 @@ def rejection(pod: Object, node: Object, others: list[Object]) -> Rejection | No
 
 
 def rejected(pod: Object, why: Rejection, stamp: str) -> Object:
-    """The status of the pod then."""
+    """Returns the status of a rejected pod."""
     old = pod.get("status") or {}
     status: Object = {
         "phase": "Failed",
@@ -105,7 +105,7 @@ def rejected(pod: Object, why: Rejection, stamp: str) -> Object:
 
 def _shortage(pod: Object, node: Object, others: list[Object]) -> Rejection | None:
     room = allocatable(node)
-    # A resource that no node has is provided by somebody else, who answers for it.
+    # An extended resource that the node does not have is the responsibility of its provider.
     wanted = {name: amount for name, amount in pod_requests(pod).items() if name in room or "/" not in name}
     used = total(map(pod_requests, others))
     short = set(lacking(wanted, subtract(room, used)))

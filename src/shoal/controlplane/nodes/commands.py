@@ -1,7 +1,7 @@
-"""How long a container runs and how it ends, as far as its command says so itself. Pure.
+"""Predicts how long a container runs and how it exits, from its command. Pure.
 
-`sleep 30`, `true`, a script of `sh -c` as far as `shell/` knows it, and the image `pause`. Any other says nothing, and
-nothing is guessed.
+Covers `sleep 30`, `true`, a script of `sh -c` as far as `shell/` supports it, and the image `pause`. The outcome of any
+other command is unknown and is not guessed.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ Object = dict[str, Any]
 
 SHELLS = ("sh", "bash", "ash", "dash")
 PAUSE = "pause"
-"""The image that does nothing for ever."""
+"""The image that sleeps for ever."""
 REFERENCE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
 MEMBER = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 
 
 def pod_ending(pod: Object, exists: Exists = nobody_knows) -> Ending | None:
-    """Of a pod with one container. Of those that are always started again, and are many, only the plainest are asked,
-    and not those that run for ever."""
+    """Returns the outcome of a pod with one container. For restart policy Always, which most pods have, only the
+    simplest commands are evaluated, and endless ones have no outcome.
+    """
     containers = pod["spec"]["containers"]
     if len(containers) != 1:
         return None
@@ -40,7 +41,7 @@ def pod_ending(pod: Object, exists: Exists = nobody_knows) -> Ending | None:
 
 
 def restart_policy(pod: Object) -> str:
-    """A single container may have one of its own."""
+    """A single container may have its own restart policy."""
     containers = pod["spec"]["containers"]
     own = containers[0].get("restartPolicy") if len(containers) == 1 else None
     return str(own or pod["spec"].get("restartPolicy") or "Always")
@@ -48,7 +49,7 @@ def restart_policy(pod: Object) -> str:
 
 @lru_cache(maxsize=1024)
 def _plain(words: tuple[str, ...]) -> Ending | None:
-    """What needs to know nothing of the pod, which is nearly all."""
+    """Handles commands that do not depend on the pod, which are nearly all."""
     try:
         if _program(words[0]) not in SHELLS:
             return run_words(words)
@@ -82,7 +83,7 @@ def _script(text: str) -> Script | None:
 
 
 def _environment(pod: Object) -> dict[str, str]:
-    """Variables that the pod itself says, not those of ConfigMaps, Secrets or the image."""
+    """Returns variables defined in the pod itself, not those of ConfigMaps, Secrets or the image."""
     found: dict[str, str] = {}
     for each in pod["spec"]["containers"][0].get("env") or ():
         path = ((each.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath")

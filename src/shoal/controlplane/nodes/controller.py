@@ -1,8 +1,7 @@
-"""The simulated kubelet: reports the status of simulated nodes, runs and ends the pods bound to them.
+"""Simulated kubelet: reports the status of simulated nodes, runs and terminates the pods bound to them.
 
-One status write takes a pod from Pending to Running and Ready. What has to wait (a delay of a stage) waits in
-one list of alarms. Nothing is kept that the objects do not say, but for addresses given and not yet seen, and files
-that scripts have made.
+One status write takes a pod from Pending to Running and Ready. Delays of stages wait in one delay queue. All state is
+in the objects, except addresses that were allocated but not observed yet, and files created by scripts.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ Object = dict[str, Any]
 
 NODE_WORKERS = 16
 POD_WORKERS = 64
-"""Writes under way at once: enough for full group commits."""
+"""Concurrent writes: enough for full group commits."""
 
 
 class Kubelet:
@@ -146,6 +145,6 @@ async def _carry_out(client: Client, pod: Object, decision: Decision) -> None:
 
 
 async def delete_now(client: Client, name: str, namespace: str, uid: str) -> None:
-    """Without grace: what ran has ended, or never will report that it has."""
+    """Deletes without a grace period: the containers have terminated, or no kubelet will ever report it."""
     body = {"gracePeriodSeconds": 0, "preconditions": {"uid": uid}}
     await client.call("DELETE", client.path(PODS, name, namespace), body=body, brief=True)

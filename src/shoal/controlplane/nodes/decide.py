@@ -1,7 +1,6 @@
-"""What a simulated kubelet does next for its node or for a pod on it: the first stage that matches and is due. Pure.
+"""Decides what a simulated kubelet does next for its node or for a pod: the first stage that matches and is due. Pure.
 
-Times are those the objects carry, jitter follows from the uid: whoever looks again, after a restart too, comes
-to the same answer.
+Times come from the objects and jitter from the uid, so a restarted process reaches the same decision.
 """
 
 from __future__ import annotations
@@ -26,25 +25,25 @@ Object = dict[str, Any]
 ENDED = ("Succeeded", "Failed")
 FORGIVEN_SECONDS = 600.0
 GRACE = 30
-"""Seconds a pod has to end in, unless it says otherwise."""
+"""Default termination grace period in seconds."""
 IMAGE_PULL = "image-pull"
 SIGTERM = 143
-"""How the containers of a deleted pod end."""
+"""Exit code of the containers of a deleted pod."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
     stage: str = ""
     status: Object | None = None
-    """To be written, first."""
+    """Written first."""
     delete: bool = False
-    """For good."""
+    """Deletes the object without a grace period."""
     at: float | None = None
-    """When to look again if nothing changes before."""
+    """Time of the next reconcile if nothing changes before."""
 
 
 def decide_node(node: Object, stages: Stages, *, version: str, address: str, now: float, stamp: str) -> Decision:
-    """`address` is the node's unless it has one; `stamp` is now, as objects have it."""
+    """`address` is used unless the node has one; `now_rfc3339` is `now` as text."""
     condition = get_condition(node, "Ready") or {}
     facts = {"simulate": _chosen(node, stages, "nodes"), "ready": str(condition.get("status") or "")}
     at: float | None = None
@@ -71,8 +70,9 @@ def decide_pod(
     stamp: str,
     initial: Initial | None = None,
 ) -> Decision:
-    """`ending` is what its command says; `address` is the pod's unless it has one; `initial` the init container that
-    has its turn. On a node that is not ready, nothing happens to its pods."""
+    """`outcome` is that of its command; `address` is used unless the pod has one; `init_container` is the one that runs
+    now. Pods on a node that is not ready do not change.
+    """
     if not condition_is(node, "Ready"):
         return Decision()
     simulate = _chosen(pod, stages, "pods") or _misses_image(pod, stages)
@@ -109,7 +109,7 @@ def _carried_out(
 
 
 def _deleted(stage: str, pod: Object, code: int, place: Place) -> Decision:
-    """Whoever holds the pod by a finalizer gets to see how it ended."""
+    """If the pod has a finalizer, its final status is written so that its owner can see it."""
     metadata, status = pod["metadata"], None
     if metadata.get("finalizers") and (pod.get("status") or {}).get("phase") not in ENDED:
         phase, reason = ("Failed", "Error") if code else ("Succeeded", "Completed")
@@ -144,7 +144,7 @@ def _given(metadata: Object) -> int:
 
 
 def readiness_delay(pod: Object) -> int:
-    """Seconds after their start in which containers do not count as ready, because nobody has looked yet."""
+    """Returns the seconds after start during which containers are not ready because no probe has run."""
     probes = [each["readinessProbe"] for each in pod["spec"]["containers"] if each.get("readinessProbe")]
     return max((each.get("initialDelaySeconds") or 0 for each in probes), default=0)
 
@@ -191,7 +191,7 @@ def _said(of: str, pod: Object, ending: Ending | None) -> float:
 
 
 def _moment(name: str, obj: Object) -> float | None:
-    """None: not known, so nothing is waited for."""
+    """Returns None if unknown; then there is no delay."""
     metadata = obj["metadata"]
     if name == "deadline":
         return parse_time(metadata.get("deletionTimestamp"))
@@ -215,7 +215,7 @@ def _last_end(container: Object) -> Mapping[str, Any]:
 
 
 def _ran_well(container: Object) -> bool:
-    """So long that its earlier ends count no more."""
+    """Returns whether the container ran so long that its earlier terminations no longer count."""
     end = _last_end(container)
     started, finished = parse_time(end.get("startedAt")), parse_time(end.get("finishedAt"))
     return started is not None and finished is not None and finished - started >= FORGIVEN_SECONDS

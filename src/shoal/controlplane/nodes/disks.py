@@ -1,7 +1,7 @@
-"""Files that the scripts of simulated containers make and look for, on emptyDir and hostPath volumes: their names.
+"""Names of files that scripts of simulated containers create and test, on emptyDir and hostPath volumes.
 
-Kept by this process only: after a restart the disks are empty. A script runs once for each start of its container, and
-how it ends is remembered with it, for by then its own files are there.
+Kept in memory only: after a restart the volumes are empty. A script runs once for each start of its container. Its
+outcome is cached because its own files exist afterwards.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from shoal.controlplane.nodes.shell.syntax import Unknown
 Object = dict[str, Any]
 Disk = set[str]
 Run = tuple[str, str, int]
-"""The uid of the pod, its container, and how often that was started again."""
+"""Pod uid, container name and restart count."""
 
 
 class Disks:
@@ -69,7 +69,7 @@ class Disks:
 
 
 def _place(pod: Object, path: str) -> tuple[Object, str]:
-    """The volume that is mounted where the file is, and its name there."""
+    """Returns the volume mounted at the file's directory, and the file's name in it."""
     folder, _, name = path.rpartition("/")
     for mount in pod["spec"]["containers"][0].get("volumeMounts") or ():
         plain = not (mount.get("readOnly") or mount.get("subPath") or mount.get("subPathExpr"))

@@ -1,7 +1,7 @@
-"""Leases of simulated nodes, written: a control plane that is not Shoal's gives a node up whose Lease grows old.
+"""Renews the Leases of simulated nodes, because another control plane gives up nodes whose Lease expires.
 
-Each node renews its own every ten seconds at a time of its own, so that the writes of many are spread evenly; times
-fall on quarters of a second, so that those of very many wake this process only four times in one.
+Each node renews its Lease every ten seconds at an offset of its own, which spreads the writes evenly. Offsets are
+multiples of a quarter second, so that many nodes wake the process only four times a second.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LEASES = Kind("coordination.k8s.io", "v1", "leases")
 DURATION_SECONDS = 40
 RENEW_SECONDS = 10.0
 QUARTERS = 40
-"""Of a second, between two renewals."""
+"""Quarter seconds between two renewals."""
 WORKERS = 32
 
 
@@ -39,7 +39,7 @@ class Heartbeats:
         self.loop.sources.append(self._alarms.run)
         self._beating: set[Key] = set()
         self._leases: dict[Key, Object] = {}
-        """As the server has answered them."""
+        """Leases as returned by the server."""
         view.node_listeners.append(self._node_changed)
 
     def _node_changed(self, key: Key, node: Object | None) -> None:
@@ -63,7 +63,7 @@ class Heartbeats:
 
 
 def is_lost(node: Object) -> bool:
-    """Its kubelet is silent: that is what Unknown means."""
+    """Returns whether the Ready condition is Unknown: the kubelet does not report."""
     return condition_is(node, "Ready", "Unknown")
 
 
@@ -73,7 +73,7 @@ def next_beat(uid: str, now: float) -> float:
 
 
 async def _write(client: Client, known: Object | None, node: Object, now: str) -> Object:
-    """What is known may be old; then the server refuses it, and the next try asks first."""
+    """The cached Lease may be stale. The server then rejects the write, and the next attempt reads it first."""
     name, uid = node["metadata"]["name"], node["metadata"]["uid"]
     owners = [{"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}]
     spec = {"holderIdentity": name, "leaseDurationSeconds": DURATION_SECONDS, "renewTime": now}

@@ -1,7 +1,7 @@
-"""Init containers of simulated pods: which of them has its turn. Pure.
+"""Init containers of simulated pods: finds the one that runs now. Pure.
 
-They run one after another, as long as their commands say. Those that take no time, and those of which nothing can be
-told, are done at once: a pod that has only such is as quickly Running as one that has none.
+They run one after another for the duration of their commands. Those that take no time and those with an unknown outcome
+finish at once: a pod that has only such starts as fast as one without init containers.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Initial:
-    """An init container that is to run, runs, or waits to run again."""
+    """An init container that starts, runs or waits for its restart."""
 
     index: int
     pod: Object
-    """As if it had no other container."""
+    """The pod as if it had no other container."""
     ending: Ending
 
 
 def initializing(pod: Object, ending_of: Callable[[Object], Ending | None]) -> Initial | None:
-    """None: no init container is in the way of the others."""
+    """Returns None if no init container delays the pod."""
     containers, status = pod["spec"].get("initContainers"), pod.get("status") or {}
     if not containers or status.get("phase") not in (None, "Pending"):
         return None
@@ -48,7 +48,7 @@ def _is_done(status: Object) -> bool:
 
 
 def _alone(pod: Object, container: Object, told: Object | None) -> Object:
-    """What ended well is never started again, whatever holds for the containers that come after it."""
+    """A successful init container is never restarted, whatever the restart policy of the app containers."""
     spec = pod["spec"]
     policy = "Never" if spec.get("restartPolicy") == "Never" else "OnFailure"
     return {

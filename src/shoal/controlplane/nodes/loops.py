@@ -1,4 +1,4 @@
-"""The loops about nodes, put together: for a store of Shoal, or the simulated kubelet alone for any API server."""
+"""Builds the node controllers: all of them for a Shoal store, or the simulated kubelet alone for any API server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Runnable(Protocol):
 
 
 def node_loops(client: Client, clock: Clock, stages: Stages | None = None) -> list[Runnable]:
-    """For the logical clusters of profile `cluster` in one store. `client` is at root."""
+    """For the logical clusters of profile `cluster` in one store. `client` is that of the root cluster."""
     view = View(HostedClusters(client, clock), clock)
     kubelet = Kubelet(view, clock, Recorder(client.at, clock), stages)
     lifecycle = NodeLifecycle(view, clock)
@@ -30,7 +30,7 @@ def node_loops(client: Client, clock: Clock, stages: Stages | None = None) -> li
 
 
 def simulated_node_loops(client: Client, clock: Clock, stages: Stages | None = None) -> list[Runnable]:
-    """For the one cluster behind an API server, whose own control plane looks after nodes by their Leases."""
+    """For the single cluster of an API server, whose own control plane monitors nodes by their Leases."""
     view = View(OneCluster(client), clock)
     kubelet = Kubelet(view, clock, Recorder(client.at, clock), stages)
     return [view, kubelet.nodes, kubelet.pods, Heartbeats(view, clock).loop]

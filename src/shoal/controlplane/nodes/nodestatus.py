@@ -1,4 +1,4 @@
-"""The status a kubelet would report for its node. Pure."""
+"""Node status as a kubelet would report it. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Object = dict[str, Any]
 def node_status(
     node: Object, stages: Stages, unhealthy: Mapping[str, Object], version: str, address: str, now: str
 ) -> Object:
-    """`unhealthy`: conditions in place of the healthy ones. What the node says of itself stays."""
+    """`unhealthy` are conditions that replace the healthy ones. Fields the node already reports are kept."""
     metadata, old = node["metadata"], node.get("status") or {}
     capacity = {**stages.capacity, **(old.get("capacity") or {})}
     labels = metadata.get("labels") or {}
@@ -39,12 +39,14 @@ def node_status(
 
 
 def has_machine(node: Object) -> bool:
-    """One that was made with its machine keeps its kubelet: an upgrade replaces it. Others follow their cluster."""
+    """A node created with a machine keeps its kubelet version: an upgrade replaces the machine. Other nodes follow
+    their cluster's version.
+    """
     return bool((node.get("spec") or {}).get("providerID"))
 
 
 def host_of(node: Object) -> str:
-    """The address pods on the node are reached through; empty while it has none."""
+    """Returns the node's InternalIP; empty if it has none."""
     addresses = (node.get("status") or {}).get("addresses") or ()
     return next((str(each["address"]) for each in addresses if each.get("type") == "InternalIP"), "")
 

@@ -1,4 +1,6 @@
-"""Where nodes live: the clusters of profile `cluster` in a store of Shoal, or the one cluster of any API server."""
+"""Clusters whose nodes are managed: those of profile `cluster` in a Shoal store, or the single cluster of any API
+server.
+"""
 
 from __future__ import annotations
 
@@ -17,23 +19,23 @@ CLUSTERS = Kind(GROUP, VERSION, PLURAL, namespaced=False)
 
 class Places(Protocol):
     reader: Client
-    """Sees the objects of all of them."""
+    """Client that sees the objects of all clusters."""
     listeners: list[Callable[[str], None]]
-    """Told of a cluster that is new, or another than before."""
+    """Called with a cluster that is new or has changed."""
 
     def at(self, cluster: str) -> Client: ...
 
     def has(self, cluster: str) -> bool:
-        """Whether nodes there are ours to look after."""
+        """Returns whether the nodes of the cluster are managed here."""
 
     async def version(self, cluster: str) -> str:
-        """The Kubernetes version of its kubelets."""
+        """Returns the Kubernetes version of the cluster's kubelets."""
 
     async def run(self) -> None: ...
 
 
 class HostedClusters:
-    """Of one store, over the wildcard view."""
+    """Clusters of one store, read through the wildcard cluster."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self.reader = client.at("*")
@@ -69,7 +71,7 @@ class HostedClusters:
 
 
 class OneCluster:
-    """Behind any API server."""
+    """The single cluster of any API server."""
 
     def __init__(self, client: Client) -> None:
         self.reader = client
@@ -87,10 +89,10 @@ class OneCluster:
         return self._version
 
     async def run(self) -> None:
-        """There is nothing to follow."""
+        """Nothing to watch."""
 
 
 async def _server_version(client: Client) -> str:
-    """Without what follows a plus sign, which is the server's own."""
+    """Omits the build metadata after a plus sign."""
     answer = await client.call("GET", "/version")
     return str(answer["gitVersion"]).partition("+")[0]

@@ -1,7 +1,7 @@
-"""The status a kubelet would report for a pod whose containers are in a given state. Pure.
+"""Pod status as a kubelet would report it for a given state of its containers. Pure.
 
-Built anew from the spec and from what stays true of the status before (times, addresses, restarts), so that
-the same state gives the same status: whoever compares the two knows whether there is anything to write.
+Built from the spec and the lasting parts of the previous status (times, addresses, restarts), so that the same state
+gives the same status and a comparison shows whether a write is needed.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ BACK_OFF = "back-off restarting failed container"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where and when."""
+    """Node address, pod address and time."""
 
     host: str
     address: str
-    """The pod's own, unless it has one or shares the node's."""
+    """The pod's IP, unless it has one or shares the node's."""
     now: str
     turn: int | None = None
-    """Which of its init containers has it, while it is not initialized."""
+    """Index of the running init container while the pod is not initialized."""
 
 
 def pod_status(pod: Object, target: PodNext, place: Place) -> Object:
@@ -72,8 +72,9 @@ class _Containers:
         return self._running(container, before, ready=target.ready)
 
     def initial(self, index: int, container: Object) -> Object:
-        """Init containers have done their work, or one has its turn; those that go on beside the others run and end
-        with them."""
+        """Status of an init container: finished, current, or waiting. Sidecars run and terminate with the app
+        containers.
+        """
         target, before = self._target, self._old.get(container["name"]) or {}
         if not target.initialized and (self._turn is None or index > self._turn):
             return self._waiting(container, before, "PodInitializing")
@@ -103,7 +104,7 @@ class _Containers:
     def _running(self, container: Object, before: Object, *, ready: bool) -> Object:
         state, restarts = before.get("state") or {}, before.get("restartCount") or 0
         if "running" not in state:
-            # What ended and starts again is another container.
+            # A restart creates a new container.
             restarts += bool((before.get("lastState") or {}).get("terminated"))
             state = {"running": {"startedAt": self._now}}
         return self._status(container, before, state, restarts, ready=ready, started=True)
@@ -199,7 +200,7 @@ def _conditions(pod: Object, new: Object, old: Object, target: PodNext, place: P
 
 
 def _closed_gates(gates: list[Object] | tuple[()], conditions: dict[Any, Object]) -> str:
-    """What other programs must say before the pod counts as ready, and have not said."""
+    """Returns a message about readiness gates whose conditions are not true."""
     said: list[str] = []
     for gate in gates:
         kind = gate.get("conditionType")
@@ -212,7 +213,7 @@ def _closed_gates(gates: list[Object] | tuple[()], conditions: dict[Any, Object]
 
 
 def _image_id(image: str) -> str:
-    """An image given by digest is that one; another gets a digest of its name."""
+    """Returns an image given by digest as is; others get a digest of their name."""
     if not image or "@" in image:
         return image
     name, colon, tag = image.rpartition(":")

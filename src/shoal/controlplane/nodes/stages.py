@@ -1,6 +1,6 @@
-"""The stages of simulated nodes and their pods, read from `stages.yaml`: what matches, when, and what comes next.
+"""Stages of simulated nodes and pods, read from `stages.yaml`: match, delay and next state.
 
-A mistake in the data (an unknown field, a phase that does not exist) is an error when it is read.
+Invalid data (an unknown field or phase) raises an error when it is read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SAYINGS = ("", "command", "trap", "readiness", "activeDeadlineSeconds")
 PHASES = ("Pending", "Running", "Succeeded", "Failed")
 STATES = ("waiting", "running", "terminated")
 KEPT = 1024
-"""Answers to which stages match: more than there are in practice."""
+"""Cached sets of matching stages: more than occur in practice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,9 @@ class Delay:
     jitter: float = 0.0
     since: str = "created"
     annotation: str = ""
-    """Where the object may say itself how long, such as 30s."""
+    """Annotation by which the object may set the delay, such as 30s."""
     of: str = ""
-    """What of a pod's spec says how long."""
+    """The part of the pod that determines the delay."""
     doubling: bool = False
     most: float = 0.0
 
@@ -51,7 +51,7 @@ class PodNext:
     containers: str = ""
     initialized: bool = True
     init: str = ""
-    """The state of the init container that has its turn, while the pod is not initialized."""
+    """State of the running init container while the pod is not initialized."""
     ready: bool = False
     exitCode: int = 0  # noqa: N815 - as the data has it
     reason: str = ""
@@ -74,11 +74,11 @@ class Stage(Generic[N]):
 @dataclass(frozen=True, slots=True)
 class Stages:
     pods: tuple[Stage[PodNext | None], ...]
-    """None: the pod stays as it is."""
+    """A next state of None leaves the pod unchanged."""
     nodes: tuple[Stage[Mapping[str, Object]], ...]
-    """Conditions that are not the healthy ones, by type."""
+    """The next state holds unhealthy conditions by type."""
     missing: frozenset[str]
-    """Tags of images that cannot be pulled."""
+    """Image tags that cannot be pulled."""
     capacity: Mapping[str, str]
     conditions: tuple[Object, ...]
     node_info: Mapping[str, str]
@@ -87,7 +87,7 @@ class Stages:
     )
 
     def of_pod(self, facts: Mapping[str, str]) -> tuple[Stage[PodNext | None], ...]:
-        """Those of the pods' stages that match. Most pods are alike, so the answer is kept."""
+        """Returns the matching pod stages. Cached, because most pods are alike."""
         key = tuple(facts.values())
         found = self._of_pods.get(key)
         if found is None:
@@ -97,7 +97,7 @@ class Stages:
         return found
 
     def alternatives(self, kind: str) -> frozenset[str]:
-        """What the annotation may choose; anything else counts as nothing."""
+        """Returns the valid values of the simulate annotation; others are ignored."""
         stages: tuple[Stage[Any], ...] = self.pods if kind == "pods" else self.nodes
         return frozenset(v for stage in stages for fact, values in stage.match if fact == "simulate" for v in values)
 

@@ -1,6 +1,6 @@
-"""What a kubelet has to tell about the containers of a pod, in upstream's words. Pure.
+"""Events that a kubelet records about containers, in upstream's words. Pure.
 
-Three Events for each container that starts: three times the writes of a pod, so only nodes that ask for them get them.
+Each started container has three Events, which triples the writes of a pod, so only nodes that ask for Events get them.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ FIELDS = {"initContainerStatuses": "initContainers", "containerStatuses": "conta
 @dataclass(frozen=True, slots=True)
 class Happening:
     field: str
-    """Of the pod: which container."""
+    """Field path of the container in the pod."""
     type: str
     reason: str
     message: str
 
 
 def happenings(pod: Object, decision: Decision) -> Iterator[Happening]:
-    """When the decision about the pod has been carried out."""
+    """Yields the Events after the decision about the pod was executed."""
     old, new = pod.get("status") or {}, decision.status
     for statuses, containers in FIELDS.items():
         before = {each["name"]: each for each in old.get(statuses) or ()}

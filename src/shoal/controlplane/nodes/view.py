@@ -1,4 +1,4 @@
-"""Nodes and the pods on them, as the API has them: one watch of each kind, for every loop about nodes."""
+"""Shared informers of Nodes and of the pods bound to them, for all node controllers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PODS = Kind("", "v1", "pods")
 
 
 class View:
-    """Tells its listeners of every change in the places that are ours; None: the object is gone."""
+    """Notifies its handlers of every change in managed clusters; the object is None if it was deleted."""
 
     name = "nodes"
 
@@ -28,15 +28,15 @@ class View:
         self.places = places
         self.node_listeners: list[Changed] = []
         self.pod_listeners: list[Changed] = []
-        """Of pods that are bound to a node."""
+        """Handlers for pods that are bound to a node."""
         self._nodes = Reflector(places.reader, NODES, clock, self._node_changed, shared=True)
         self._pods = Reflector(places.reader, PODS, clock, self._pod_changed, shared=True)
         self._bound: dict[Key, Key] = {}
         self._on: dict[Key, dict[Key, None]] = {}
-        """Pods by node; `_bound` is the way back."""
+        """Pods by node; the inverse of `_node_by_pod`."""
         self._nodes_in: dict[str, dict[Key, None]] = {}
         self._pods_in: dict[str, dict[Key, None]] = {}
-        """By cluster: a store may have very many of them."""
+        """By cluster: a store may have very many clusters."""
         places.listeners.append(self._place_changed)
 
     async def run(self) -> None:
@@ -46,7 +46,7 @@ class View:
 
     @property
     def synced(self) -> bool:
-        """Whether a node that is not here was not there either, at some time."""
+        """Whether the nodes were listed, so that a node that is missing here did not exist at that time."""
         return self._nodes.synced
 
     def node(self, key: Key) -> Object | None:
@@ -56,7 +56,7 @@ class View:
         return self._pods.objects.get(key)
 
     def node_of(self, key: Key) -> Key | None:
-        """The node a pod is bound to, whether or not that exists."""
+        """Returns the node a pod is bound to, whether or not the Node exists."""
         return self._bound.get(key)
 
     def pods_on(self, node: Key) -> Iterable[Key]:

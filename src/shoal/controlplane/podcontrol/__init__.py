@@ -1,1 +1,1 @@
-"""What every controller of pods does with them: make many, choose which go, take over and let go."""
+"""Pod handling shared by workload controllers: create, delete, rank, adopt and release."""

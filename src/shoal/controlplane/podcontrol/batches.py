@@ -1,4 +1,6 @@
-"""The same call many times over, some at once: carefully at first, so that what cannot work fails once, not often."""
+"""Runs a call many times concurrently, with a slow start so that a call that cannot succeed fails once and not many
+times.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,9 @@ AT_ONCE = 256
 
 
 async def slow_start(count: int, call: Callable[[], Awaitable[object]]) -> Exception | None:
-    """One, two, four calls and so on, up to `AT_ONCE` together; ends after the batch that had a failure, the first
-    of which is answered."""
+    """Runs one, two, four calls and so on, up to `MAX_CONCURRENT` at once. Stops after a batch with a failure and
+    returns the first one.
+    """
     size = 1
     while count > 0:
         results = await asyncio.gather(*(_tried(call) for _ in range(min(size, count))))
@@ -27,7 +30,7 @@ async def slow_start(count: int, call: Callable[[], Awaitable[object]]) -> Excep
 
 
 async def each(calls: list[Callable[[], Awaitable[object]]]) -> Exception | None:
-    """All of them, whatever becomes of the others; answers the first failure."""
+    """Runs all calls regardless of failures and returns the first failure."""
     failure: Exception | None = None
     for start in range(0, len(calls), AT_ONCE):
         results = await asyncio.gather(*(_tried(call) for call in calls[start : start + AT_ONCE]))

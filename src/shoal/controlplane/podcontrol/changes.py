@@ -1,4 +1,4 @@
-"""Which changes are news: of an owner of pods, and of pods that nobody owns yet. Pure."""
+"""Predicates on changes of pod owners and of orphaned pods. Pure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ Object = dict[str, Any]
 
 
 def is_new(before: Object | None, now: Object | None) -> bool:
-    """Whether somebody asked for something, and it is not only the owner's status that was written down: then nobody
-    should wait."""
+    """Returns whether more than the owner's status changed, so that the owner should be reconciled without delay."""
     if before is None or now is None:
         return True
     return _asked(before["metadata"]) != _asked(now["metadata"])
@@ -23,7 +22,7 @@ def is_new(before: Object | None, now: Object | None) -> bool:
 def adopters(
     pod: Object | None, owners: Iterable[tuple[Key, Object]], selector: Callable[[Object], LabelSelector] = selector_of
 ) -> Iterator[Key]:
-    """Which of the owners would take the pod, where nobody controls it."""
+    """Yields the owners whose selector matches the pod, if it has no controller."""
     if pod is not None and controller_of(pod) is None:
         labels = pod["metadata"].get("labels")
         for key, owner in owners:

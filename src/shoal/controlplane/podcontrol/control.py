@@ -1,6 +1,7 @@
-"""Pods made from a template, deleted, adopted and released on behalf of an owner, and what of that is still to be seen.
+"""Creates pods from a template, deletes, adopts and releases them for an owner, and tracks expectations about these
+writes.
 
-The owner's loop asks `in_sight` before it decides anything: a slow watch makes it wait, never create too many.
+A controller checks `satisfied` before it decides: with a slow watch it waits and never creates too many pods.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ NAMESPACE_ENDS = "NamespaceTerminating"
 
 
 class Teller(Protocol):
-    """Is told what became of an attempt to `create` or `delete` the pod of that name for its owner."""
+    """Receives the outcome of an attempt to `create` or `delete` the pod of that name for its owner."""
 
     def __call__(self, cluster: str, owner: Object, verb: str, pod: str, error: Exception | None) -> None: ...
 
 
 class PodControl:
-    """Of one kind of owners. Keys are those of owners."""
+    """Serves one kind of owner. Keys are those of owners."""
 
     def __init__(
         self,
@@ -44,16 +45,16 @@ class PodControl:
         *,
         finalizer: str = "",
     ) -> None:
-        """`finalizer`: what pods that are taken over are held by from then on, until they are let go."""
+        """`finalizer` is added to adopted pods and removed from released ones."""
         self._client, self._pods, self._kind = client, pods, kind
         self._api_version, self._named, self._finalizer = api_version, named, finalizer
         self._tell = tell or _untold
         self._writes: OwnWrites[Key] = OwnWrites(pods)
         self._deleted: dict[Key, set[str]] = {}
-        """Uids of pods whose deletion the server has accepted and the view does not show yet."""
+        """Uids of pods whose deletion the server accepted and the informer does not show yet."""
 
     def owners(self, key: Key, before: Object | None, now: Object | None) -> Iterator[Key]:
-        """Who controls the pod of that key, and who did."""
+        """Yields the current and the previous controller of the pod."""
         group = self._api_version.rpartition("/")[0]
         for name in {controller_named(before, group, self._named), controller_named(now, group, self._named)} - {""}:
             yield key[0], key[1], name
@@ -66,7 +67,7 @@ class PodControl:
         self._deleted.pop(key, None)
 
     def deleted(self, key: Key, pods: Iterable[Object]) -> set[str]:
-        """Uids of those of the pods that are deleted already, though they do not look it."""
+        """Returns the uids of pods that are already deleted although the informer does not show it."""
         found = self._deleted.get(key)
         if not found:
             return set()
@@ -76,7 +77,7 @@ class PodControl:
         return found
 
     def as_deleted(self, key: Key, pods: list[Object], stamp: str) -> list[Object]:
-        """The pods as they will look: those that are deleted already say so. `stamp` is the time."""
+        """Returns the pods with a deletionTimestamp on those that are already deleted. `now_rfc3339` is the time."""
         deleted = self.deleted(key, pods)
         if not deleted:
             return pods
@@ -88,12 +89,14 @@ class PodControl:
         ]
 
     async def create(self, key: Key, owner: Object, count: int) -> Exception | None:
-        """Pods of the owner's template, as many as asked for."""
+        """Creates that many pods from the owner's template."""
         pod = from_template(owner, controller_reference(owner, self._api_version, self._named))
         return await self.create_pods(key, owner, [pod] * count)
 
     async def create_pods(self, key: Key, owner: Object, pods: list[Object]) -> Exception | None:
-        """The first failure, if any: the rest was not tried. In a namespace that ends nothing is missing."""
+        """Returns the first failure, if any; the remaining pods were not tried. In a terminating namespace a failure is
+        ignored.
+        """
         client, left = self._client.at(key[0]), iter(pods)
 
         async def one() -> None:
@@ -111,7 +114,7 @@ class PodControl:
         return None if failure is not None and _is_namespace_ending(failure) else failure
 
     async def patch(self, key: Key, pod: Object, patch: Object) -> None:
-        """A merge patch."""
+        """Applies a merge patch."""
         self._writes.wrote(key, await self._client.at(key[0]).merge(PODS, pod["metadata"]["name"], patch, key[1]))
 
     async def delete(self, key: Key, owner: Object, pods: Iterable[Object]) -> Exception | None:
@@ -134,7 +137,7 @@ class PodControl:
         return await each([partial(one, pod) for pod in pods])
 
     async def settle(self, key: Key, owner: Object, claims: Claims) -> bool:
-        """Takes over orphans and lets go what is not selected any more; tells whether there was anything to do."""
+        """Adopts orphans and releases pods that are no longer selected. Returns whether there was anything to do."""
         if not claims.adopt and not claims.release:
             return False
         client = self._client.at(key[0])
@@ -162,7 +165,7 @@ class PodControl:
 
 
 async def is_alive(client: Client, kind: Kind, owner: Object) -> bool:
-    """By the server, not by a view: who is being deleted must take over nothing."""
+    """Reads the owner from the server, not from the informer: an owner that is being deleted must not adopt."""
     metadata = owner["metadata"]
     try:
         fresh = (await client.get(kind, metadata["name"], metadata["namespace"]))["metadata"]

@@ -1,7 +1,7 @@
-"""Which pods go first when there are too many: those whose loss costs least. Pure.
+"""Ranks pods for deletion: those whose loss costs least go first. Pure.
 
-Ages are compared on a logarithmic scale, as upstream does, so that among pods of about the same age the choice is
-spread by uid instead of always meeting the newest.
+Ages are compared on a logarithmic scale, as upstream does. Among pods of about the same age the choice is spread by uid
+instead of always hitting the newest.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
 def least_needed(pods: list[Object], related: Iterable[Object], count: int, now: float) -> list[Object]:
-    """`count` of the pods. `related` are those of all owners that share a controller: the more of them are on its
-    node, the sooner a pod goes."""
+    """Returns `count` of the pods. `related` are the pods of all owners with the same controller: the more of them are
+    on a node, the sooner a pod there is deleted.
+    """
     if count >= len(pods):
         return pods
     crowds = Counter(pod["spec"].get("nodeName") or "" for pod in related if is_active(pod))
@@ -55,7 +56,7 @@ def _deletion_cost(metadata: Object) -> int:
 
 
 def _age(since: float | None, now: float) -> int:
-    """Powers of two, of nanoseconds; an unknown time counts as youngest."""
+    """Returns log2 of the age in nanoseconds. An unknown time counts as youngest."""
     if since is None:
         return -2
     return int(math.log2((now - since) * 1e9)) if now > since else -1

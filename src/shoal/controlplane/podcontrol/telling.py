@@ -1,4 +1,4 @@
-"""Events about the pods that a controller made or deleted, in upstream's words."""
+"""Events about pods that a controller created or deleted, in upstream's words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pod as a template describes it. Pure."""
+"""Builds a pod from an owner's template. Pure."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""ResourceQuota controller."""

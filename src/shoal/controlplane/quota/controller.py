@@ -1,7 +1,7 @@
-"""The quota loop: keeps status.hard and status.used of every ResourceQuota true, in every logical cluster.
+"""Keeps status.hard and status.used of every ResourceQuota up to date, in every logical cluster.
 
-It shows what is used; what is refused is decided by admission, which counts for itself. Per namespace with a
-quota, one watch for each kind the quota names, and none elsewhere.
+It only reports usage; admission enforces quotas with its own count. A namespace with a quota has one watch for each
+resource the quota names; other namespaces have none.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ log = logging.getLogger("shoal.controlplane")
 
 Object = dict[str, Any]
 Place = tuple[str, str]
-"""Logical cluster, namespace."""
+"""Logical cluster and namespace."""
 
 QUOTAS = Kind("", "v1", "resourcequotas")
 WORKERS = 4
 REST_SECONDS = 0.05
-"""Between two writes of one namespace's statuses: many changes at once make one write."""
+"""Minimum interval between two status writes of a namespace, so that many changes cause one write."""
 SYNC_SECONDS = 0.02
 UNKNOWN_SECONDS = 10.0
-"""Until a kind that is not served is looked for again: its definition may have come."""
+"""Retry delay of discovery for a resource that is not served: its CRD may arrive."""
 
 
 class Watched:
-    """The objects of one kind in one namespace, measured."""
+    """Informer of one resource in one namespace, with the measured usage of its objects."""
 
     def __init__(self, client: Client, kind: Kind, namespace: str, clock: Clock, changed: partial[None]) -> None:
         self._kind, self._changed = kind, changed
@@ -116,7 +116,7 @@ class QuotaController:
         task.add_done_callback(self._resting.discard)
 
     async def _reconcile(self, place: Place) -> tuple[bool, float | None]:
-        """Whether something was written, and when to look again if nothing changes before."""
+        """Returns whether a status was written, and the delay until the next reconcile if nothing changes before."""
         quotas = self._quotas.get(place)
         if not quotas:
             self._quotas.pop(place, None)
@@ -137,11 +137,11 @@ class QuotaController:
         return wrote, UNKNOWN_SECONDS if unknown and (later is None or later > UNKNOWN_SECONDS) else later
 
     async def _write(self, place: Place, quota: Object, wanted: Object) -> None:
-        with suppress(NotFound):  # the quota is gone, which is told in a moment
+        with suppress(NotFound):  # the quota was deleted; the informer delivers that shortly
             await self._client.at(place[0]).update(QUOTAS, {**quota, "status": wanted}, "status")
 
     async def _follow(self, place: Place, wanted: set[KindName]) -> bool:
-        """Watches exactly the kinds wanted; tells whether some of them are not served."""
+        """Watches exactly the desired resources. Returns whether some are not served."""
         cluster, namespace = place
         found = self._watched.setdefault(place, {})
         for name in [name for name in found if name not in wanted]:

@@ -1,4 +1,4 @@
-"""What a quota's status should say of the objects that exist. Pure."""
+"""Computes the status of a ResourceQuota from existing objects. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KindName = tuple[str, str]
 
 
 def watched(quotas: Iterable[Object]) -> set[KindName]:
-    """The kinds these quotas are about."""
+    """Returns the resources that the quotas constrain."""
     found: set[KindName] = set()
     for quota in quotas:
         found |= kinds_of((quota.get("spec") or {}).get("hard") or ())
@@ -22,7 +22,7 @@ def watched(quotas: Iterable[Object]) -> set[KindName]:
 
 
 def status(obj: Object, charges: Mapping[KindName, Iterable[Charge]], now: float) -> Object:
-    """`charges` has an entry for every kind that is served, empty or not; the others are left out of `used`."""
+    """`usages` has an entry for every served resource, empty or not. Others are omitted from `used`."""
     quota = read_quota(obj)
     used: dict[str, str] = {}
     for (group, plural), found in charges.items():
@@ -39,6 +39,8 @@ def needs_writing(obj: Object, wanted: Object) -> bool:
 
 
 def next_change(charges: Mapping[KindName, Iterable[Charge]], now: float) -> float | None:
-    """Seconds until a pod that is overdue to go stops counting; None: only a change can change the sums."""
+    """Returns the seconds until an overdue terminating pod stops counting; None if only an event can change the
+    sums.
+    """
     times = [one.until for found in charges.values() for one in found if now < one.until < float("inf")]
     return min(times) - now + 0.001 if times else None

@@ -1,0 +1,1 @@
+"""ReplicaSet controller, also used for ReplicationControllers."""

@@ -1,6 +1,6 @@
-"""The ReplicaSet loop: pods of every ReplicaSet in every cluster are as many as it asks for.
+"""Reconciles ReplicaSets: keeps the number of pods at spec.replicas.
 
-ReplicationControllers are ReplicaSets of an earlier time: the same loop with another `Owners`.
+ReplicationControllers are reconciled by the same class with another `ReplicaOwnerKind`.
 """
 
 from __future__ import annotations
@@ -29,30 +29,33 @@ Object = dict[str, Any]
 REPLICA_SETS = Kind("apps", "v1", "replicasets")
 MANY = 200
 REST_PER_POD = 10e-6
-"""A ReplicaSet of many pods looks at all of them when one changes: it rests in proportion, so that a rollout of
-thousands leaves the processor to those who make the pods run."""
+"""A ReplicaSet with many pods reads all of them when one changes. It is throttled in proportion, so that a rollout of
+thousands leaves CPU to the kubelets and the scheduler.
+"""
 UNSEEN_SECONDS = 5.0
-"""What was written shows up by itself; this is for a view that was lost meanwhile."""
+"""Safety net. The controller's writes normally arrive through the informer; this covers an informer that was lost
+meanwhile.
+"""
 WORKERS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Owners:
-    """The kind whose pods are counted."""
+    """The kind of object that owns the pods."""
 
     resource: Kind
     api_version: str
     kind: str
     selector: Callable[[Object], LabelSelector] = selector_of
     unsaid: frozenset[str] = frozenset()
-    """Fields of the status that it does not have."""
+    """Status fields that the kind does not have."""
 
 
 OWNERS = Owners(REPLICA_SETS, "apps/v1", "ReplicaSet")
 
 
 class ReplicaSetLoop:
-    """Keys are ReplicaSets. The views are shared with other loops and run on their own."""
+    """Keys are ReplicaSets. The informers are shared with other controllers and are run elsewhere."""
 
     def __init__(
         self,
@@ -85,7 +88,7 @@ class ReplicaSetLoop:
 
     def _wake(self, key: Key) -> None:
         if not self._control.in_sight(key):
-            return  # the last of the pods it made comes later
+            return  # the last of its created pods has not arrived yet
         left = self._rests.get(key, 0.0) - self._clock.monotonic()
         if left > 0:
             self.loop.queue.add_after(key, left)
@@ -107,12 +110,12 @@ class ReplicaSetLoop:
         if await self._control.settle(key, replica_set, claims):
             return UNSEEN_SECONDS
         active, terminating = sorted_out(claims.kept, self._control.deleted(key, claims.kept))
-        # Once: a pod that becomes available between two looks at the clock would be told of by neither.
+        # Read once: with two readings, a pod that becomes available in between would be missed by both.
         now = self._clock.now()
         todo = plan(replica_set, active, self._related(key, replica_set), now)
         failure = await self._carry_out(key, replica_set, todo)
         if failure is None and todo.create and not active:
-            return UNSEEN_SECONDS  # there is nothing to tell of but what cannot be seen yet
+            return UNSEEN_SECONDS  # the status would only count pods that the informer does not have yet
         await self._write_status(key, replica_set, active, terminating, failure, now)
         if failure is not None:
             raise failure
@@ -135,7 +138,7 @@ class ReplicaSetLoop:
         return await self._control.delete(key, replica_set, todo.delete) if todo.delete else None
 
     def _related(self, key: Key, replica_set: Object) -> Iterator[Object]:
-        """The pods of all ReplicaSets with the same controller, found only if somebody looks."""
+        """Yields the pods of all ReplicaSets with the same controller. Lazy: rarely needed."""
         reference = controller_of(replica_set)
         for sibling in self._sets.owned(key, reference["uid"]) if reference is not None else [replica_set]:
             yield from self._pods.owned(key, sibling["metadata"]["uid"])

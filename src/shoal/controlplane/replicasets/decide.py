@@ -1,4 +1,4 @@
-"""How many pods a ReplicaSet is short of, which are too many, and what its status says. Pure."""
+"""Decides how many pods a ReplicaSet creates, which it deletes, and its status. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shoal.objects.conditions import get_condition
 Object = dict[str, Any]
 
 BURST = 500
-"""Pods made or deleted in one go; what is wanted is looked at again in between."""
+"""Maximum number of pods created or deleted in one reconcile. The desired number is computed again in between."""
 FAILURE = "ReplicaFailure"
 
 
@@ -29,7 +29,9 @@ def wanted_replicas(replica_set: Object) -> int:
 
 
 def sorted_out(pods: Iterable[Object], deleted: set[str]) -> tuple[list[Object], list[Object]]:
-    """The active pods and those that are on their way out; `deleted` are uids that do not look it yet."""
+    """Returns active and terminating pods. `deleted` are uids of deleted pods that the informer still shows as
+    active.
+    """
     active: list[Object] = []
     terminating: list[Object] = []
     for pod in pods:
@@ -57,8 +59,9 @@ def status(
     now: float,
     stamp: str,
 ) -> Object:
-    """As upstream writes it: counts of nothing are left out, but for `replicas` and `terminatingReplicas`. `stamp` is
-    `now` in writing."""
+    """As upstream: counts of zero are omitted, except `replicas` and `terminatingReplicas`. `now_rfc3339` is `now` as
+    text.
+    """
     spec = replica_set["spec"]
     labels = ((spec["template"].get("metadata") or {}).get("labels") or {}).items()
     min_ready = spec.get("minReadySeconds") or 0

@@ -1,4 +1,4 @@
-"""The ReplicationController loop: that of ReplicaSets, for a kind whose selector is a plain map of labels."""
+"""Reconciles ReplicationControllers with the ReplicaSet reconciler. Their selector is a plain label map."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONTROLLERS = Kind("", "v1", "replicationcontrollers")
 
 
 def selector_of(controller: Object) -> LabelSelector:
-    """No selector selects nothing."""
+    """An empty selector selects nothing."""
     labels = (controller.get("spec") or {}).get("selector")
     try:
         return from_label_selector({"matchLabels": labels}) if labels else NOTHING

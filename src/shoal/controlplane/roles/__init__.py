@@ -1,0 +1,1 @@
+"""ClusterRole aggregation controller."""

@@ -1,4 +1,4 @@
-"""ClusterRole aggregation: a change of one role has the aggregated ones of its cluster computed anew."""
+"""Aggregates ClusterRoles. A change of one role recomputes the aggregated roles of its cluster."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def role_loop(client: Client, clock: Clock) -> Loop[str]:
 
 
 class Aggregation:
-    """Keys are logical clusters; one whose roles nobody has written never comes up."""
+    """Keys are logical clusters. A cluster whose roles were never written is never queued."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
@@ -39,4 +39,4 @@ class Aggregation:
             for role in outdated(roles):
                 await client.update(ROLES, role)
         except NotFound:
-            return  # the role went away, or its cluster: either is a change of its own
+            return  # the role or its cluster was deleted: either triggers its own event

@@ -1,4 +1,4 @@
-"""Which aggregated ClusterRoles do not have the rules they should. Pure."""
+"""Finds aggregated ClusterRoles with outdated rules. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ Object = dict[str, Any]
 
 
 def outdated(roles: Sequence[Object]) -> list[Object]:
-    """Those of one cluster, as they should be. A role fed by another of them is right at the next look."""
+    """Returns the roles of one cluster to update, with their new rules. A role that aggregates another updated role is
+    corrected by the next reconcile.
+    """
     found = []
     for role in roles:
         if role.get("aggregationRule") is None or "deletionTimestamp" in role["metadata"]:

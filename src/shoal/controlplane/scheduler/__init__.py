@@ -1,0 +1,1 @@
+"""Pod scheduler for all hosted clusters of a store."""

@@ -1,7 +1,6 @@
-"""What the pods that are there mean to one that looks for a node: affinity both ways, and an even spread. Pure.
+"""State of inter-pod affinity and topology spread for one pod to schedule. Pure.
 
-Most pods have nothing to do with any of it and no Company. Who has one pays for the nodes that changed since it was
-asked last.
+Most pods are unaffected and have no InterPodState. An update costs only the nodes that changed since the last one.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from shoal.fit.topology import DO_NOT_SCHEDULE, NO_DOMAIN, SCHEDULE_ANYWAY, Spre
 HIGHEST = 100
 AFFINITY_WEIGHT = SPREAD_WEIGHT = 2
 HOPELESS = frozenset((NOT_TOGETHER, NO_DOMAIN))
-"""What does not change with pods leaving a node."""
+"""Reasons that do not change when pods leave a node."""
 
 
 class Mood(NamedTuple):
-    """How pods are drawn to a node; what it is worth depends on the other nodes."""
+    """Raw score of a node; it is normalized over all nodes."""
 
     affinity: int = 0
     crowd: int | None = 0
@@ -43,18 +42,18 @@ class Company:
         self._around: Neighbours | None = None
         self._shares: dict[str, tuple[podaffinity.Share, topology.Share, topology.Share]] = {}
         self._fitness: dict[str, tuple[int, bool, bool]] = {}
-        """Of the nodes as they were last described: whether the pod selects it and tolerates its taints."""
+        """By node: description revision, whether the pod selects the node, whether it tolerates its taints."""
         self._revision = self._namespaces = -1
         self._seen: object = None
 
     @property
     def needy(self) -> bool:
-        """Pods that come may help as well as pods that go."""
+        """Whether arriving pods can make the pod schedulable, not only leaving ones."""
         return bool(self._hard.constraints) or bool(self._me.terms is not None and self._me.terms.together)
 
     @property
     def keys(self) -> set[str]:
-        """The labels of nodes that make a difference."""
+        """Node labels that matter."""
         around = self._around.keys if self._around is not None else set[str]()
         return around | self._hard.keys | self._soft.keys
 
@@ -70,7 +69,7 @@ class Company:
         self._revision = snapshot.revision
 
     def changes(self) -> set[tuple[str, str]] | None:
-        """Labels and values of nodes that the pod may see differently than when this was asked last; None: all."""
+        """Returns the node labels and values whose result may have changed since the last call; None for all."""
         assert self._around is not None
         touched = self._around.touched | self._hard.touched | self._soft.touched
         for each in (self._around, self._hard, self._soft):
@@ -79,7 +78,7 @@ class Company:
         return touched if before == self._seen else None
 
     def look(self, name: str, node: Node | None) -> None:
-        """What the node of this name holds now; `node` may be one that is only tried out."""
+        """Updates the counts of one node. `node` may be a copy used for a dry run."""
         around = self._around
         assert around is not None
         old = self._shares.pop(name, None)
@@ -101,7 +100,7 @@ class Company:
             self._shares[name] = near, hard, soft
 
     def obstacle(self, labels: Mapping[str, str]) -> str:
-        """Why the pod cannot be on a node with these labels; "": it can."""
+        """Returns why the pod cannot run on a node with these labels; empty if it can."""
         assert self._around is not None
         return self._hard.obstacle(labels) or self._around.obstacle(labels)
 
@@ -120,7 +119,7 @@ class Company:
 
 
 def worths(moods: list[Mood]) -> list[int]:
-    """What the moods add to the scores of their nodes: each goes from 0 to its highest over the nodes there are."""
+    """Normalizes the scores of all nodes to 0..MAX_NODE_SCORE and weights them."""
     low, high = min(mood.affinity for mood in moods), max(mood.affinity for mood in moods)
     crowds = [mood.crowd for mood in moods if mood.crowd is not None]
     fewest, most = min(crowds, default=0), max(crowds, default=0)
@@ -138,14 +137,14 @@ def _calm(crowd: int | None, fewest: int, most: int) -> int:
 
 
 class Concerns:
-    """Which pods are meant by what pods that are there say of others. Each is asked about each once."""
+    """Finds pods that are matched by affinity terms of existing pods. Each pair is checked once."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._said: list[Terms] = snapshot.said
         self._namespaces = snapshot.namespaces
         self._known: dict[Peer, int] = {}
-        """How much of it was asked about, for those who are not meant; less than 0: it is."""
+        """Number of terms checked, for pods that none matches; negative: one matches."""
 
     def of(self, peer: Peer) -> bool:
         snapshot = self._snapshot

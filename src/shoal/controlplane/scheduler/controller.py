@@ -1,6 +1,6 @@
-"""The pod scheduler: one for all hosted clusters of a store. Keys are logical clusters of profile `cluster`.
+"""Pod scheduler: one for all hosted clusters of a store. Keys are logical clusters of profile `cluster`.
 
-Decisions are in `home` and what it uses, reading in `sources`, writing in `round` and `writing`.
+Decisions are in `cluster_scheduler` and the modules it uses, reads in `informers`, writes in `cycle` and `binder`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Scheduler:
             await asyncio.Event().wait()
 
     def seen(self, cluster: str, see: See) -> None:
-        """A pod or a node."""
+        """Handles a pod or node event."""
         home = self.homes.get(cluster)
         if home is None:
             home = self.homes[cluster] = Home(self._shapes, lambda name: crc32(name.encode()), self.sources.need)
@@ -62,7 +62,7 @@ class Scheduler:
             del self.homes[cluster]
 
     def seen_besides(self, cluster: str, see: See) -> None:
-        """What matters only where there are pods."""
+        """Handles events of other kinds, which matter only in clusters with pods."""
         home = self.homes.get(cluster)
         if home is not None and see(home):
             self.loop.queue.add(cluster)

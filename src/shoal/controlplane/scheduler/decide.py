@@ -1,6 +1,6 @@
-"""Which node a pod goes to: the nodes that can take it, the best of them, and the sentence if there is none. Pure.
+"""Filters and scores nodes for a pod, and builds the message of a FitError. Pure.
 
-`decide` asks all nodes. `ranking` asks the same of those that changed, and comes to the same answer.
+`decide` evaluates all nodes. `ranking` evaluates only changed nodes and returns the same result.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from shoal.fit.taints import UNSCHEDULABLE, intolerances, tolerated, untolerated
 
 Object = dict[str, Any]
 Dice = Callable[[str], int]
-"""Breaks ties between nodes: the lower throw wins. The same name must throw the same number."""
+"""Breaks ties between nodes: the lowest number wins. Must be deterministic by name."""
 Reasons = tuple[str, ...]
 Bid = tuple[int, int, str, int]
-"""Score (the lower the better), throw, name, and the revision of the node that it is for."""
+"""Negated score (lower is better), tie break, node name, and the node revision it was computed for."""
 
 SCHEDULER = "default-scheduler"
 NO_NODES = "no nodes available to schedule pods"
@@ -45,7 +45,7 @@ class Refused:
 
 
 def is_wanted(pod: Object) -> bool:
-    """Whether a node is to be found for the pod, and by this scheduler."""
+    """Returns whether this scheduler must find a node for the pod."""
     spec = pod["spec"]
     return (
         not spec.get("nodeName")
@@ -57,14 +57,14 @@ def is_wanted(pod: Object) -> bool:
 
 
 def is_finished(pod: Object) -> bool:
-    """Its containers have ended for good: it takes nothing of its node any more."""
+    """Returns whether the pod has terminated and no longer uses resources of its node."""
     return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
 def decide(
     nodes: Iterable[Node], shape: Shape, dice: Dice, company: Company | None = None, ties: Ties | None = None
 ) -> Chosen | Refused:
-    """`company`: of a pod that other pods make a difference to, `ties`: of one with volumes."""
+    """`inter_pod` is the state of a pod affected by other pods, `volume_constraints` those of a pod with volumes."""
     bids: list[Bid] = []
     moods: list[Mood] = []
     reasons: list[Reasons] = []
@@ -86,7 +86,7 @@ def decide(
 
 
 def best(bids: list[Bid], moods: list[Mood]) -> str:
-    """The node of the best bid; `moods`, if any, are those of the same nodes."""
+    """Returns the node of the best bid. `inter_pod_scores`, if any, belong to the same nodes."""
     if not moods:
         return min(bids)[2]
     offers = zip(bids, worths(moods), strict=True)
@@ -94,7 +94,7 @@ def best(bids: list[Bid], moods: list[Mood]) -> str:
 
 
 def banned(shape: Shape, node: Node) -> Reasons:
-    """What keeps such pods off the node however empty it is."""
+    """Filters that ignore running pods: pinned node, unschedulable, taints, node affinity."""
     if shape.pinned is not None and node.name not in shape.pinned:
         return NOT_NAMED
     if node.unschedulable and not tolerated(UNSCHEDULABLE, shape.tolerations):
@@ -108,7 +108,7 @@ def banned(shape: Shape, node: Node) -> Reasons:
 
 
 def crowded(shape: Shape, node: Node) -> Reasons:
-    """What is missing on the node while the other pods are there."""
+    """Filters that depend on the pods of the node: host ports and resources."""
     if shape.ports and clash(shape.ports, node.ports):
         return ("node(s) didn't have free ports for the requested pod ports",)
     if fits(shape.requests, node.free):
@@ -118,22 +118,22 @@ def crowded(shape: Shape, node: Node) -> Reasons:
 
 
 def attraction(shape: Shape, node: Node) -> int:
-    """How much such pods like the node, whatever runs there: its labels, and the taints they had rather not meet."""
+    """Scores that ignore running pods: preferred node affinity and PreferNoSchedule taints."""
     liked = HIGHEST * preference(shape.spec, node.name, node.labels) // shape.wish if shape.wish else 0
     calm = HIGHEST // (1 + intolerances(node.taints, shape.tolerations))
     return AFFINITY_WEIGHT * liked + TAINT_WEIGHT * calm
 
 
 def headroom(shape: Shape, node: Node) -> int:
-    """How much would be left with the pod there, and of what is scarcer once more: the node fills up evenly.
+    """Scores free resources with the pod on the node. The scarcer resource counts twice, so that nodes fill up evenly.
 
-    It never grows when a pod is placed: `ranking` counts on that.
+    Assigning a pod never raises the score; `ranking` relies on that.
     """
     return left(node.cpu + shape.cpu, node.room.get(CPU, 0), node.memory + shape.memory, node.room.get(MEMORY, 0))
 
 
 def message(reasons: Iterable[Reasons]) -> str:
-    """What is told of a pod that fits nowhere, given what each node said."""
+    """Builds the message of an unschedulable pod from the reasons of each node."""
     counts: Counter[str] = Counter()
     nodes = 0
     for why in reasons:
@@ -145,8 +145,9 @@ def message(reasons: Iterable[Reasons]) -> str:
 
 
 def condition(pod: Object) -> tuple[str | None, int, str]:
-    """Why the pod was last told that it has no node (None: it was not), for which generation of it, and the node
-    where room is made for it."""
+    """Returns the last reported message (None if there was none), the pod generation it was for, and the nominated
+    node.
+    """
     status = pod.get("status") or {}
     nominated = status.get("nominatedNodeName") or ""
     for each in status.get("conditions") or ():

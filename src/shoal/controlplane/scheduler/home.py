@@ -1,8 +1,7 @@
-"""One hosted cluster as the scheduler sees it: events come in, bindings, evictions and refusals come out. Pure.
+"""Scheduler of one hosted cluster: events come in, bindings, preemptions and unschedulable pods come out. Pure.
 
-A pod that was decided is *assumed* to be on its node until the watch shows it there or its binding failed, so that
-the next decision counts it. A pod for which others make room has that room *reserved*: pods of its priority and below
-see it taken.
+A decided pod is *assumed* to be on its node until the watch shows it there or its binding failed, so that the next
+decision counts it. A nominated pod has its resources *reserved*: pods of the same or lower priority see them as used.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from shoal.fit.podaffinity import Peer
 NAMESPACES, BUDGETS = "namespaces", "poddisruptionbudgets"
 CLAIMS, VOLUMES, CLASSES = "persistentvolumeclaims", "persistentvolumes", "storageclasses"
 Need = Callable[[str], Any]
-"""Told of a kind of object that decisions depend on from now on."""
+"""Called with a kind that decisions depend on from now on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +31,12 @@ class Bind:
     pod: Waiting
     node: str
     claims: tuple[str, ...] = ()
-    """Its claims that wait for a node: it is bound once they have their volumes."""
+    """Claims that wait for a node. The pod is bound once they have their volumes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """Pods that go to make room."""
+    """Pods that are deleted to make room."""
 
     pod: Waiting
     plan: Plan
@@ -57,18 +56,18 @@ class Home:
         self._pending = Pending(self._group_of, self._ranking_of)
         self._assumed: dict[PodKey, Waiting] = {}
         self._bound: dict[PodKey, tuple[str, str, int, Peer]] = {}
-        """Node, uid, generation and look of the pods that the watch showed on a node: most events bring nothing new."""
+        """Node, uid, generation and peer of pods that the watch showed on a node. Most events change none of these."""
         self._reserved: dict[PodKey, Waiting] = {}
         self._budgets: dict[PodKey, Budget] = {}
         self._evictions: list[Evict] = []
         self._held: dict[PodKey, Bind] = {}
-        """Pods that are assumed and wait for volumes."""
+        """Assumed pods that wait for volumes."""
         self._ready: list[Bind] = []
         self._concerns = Concerns(self.snapshot)
         self._said = 0, 0
         self._due = 0.0
         self.scheduled = self.refused = 0
-        """Decisions so far."""
+        """Number of decisions so far."""
 
     @property
     def empty(self) -> bool:
@@ -76,11 +75,11 @@ class Home:
 
     @property
     def pending(self) -> tuple[int, int]:
-        """Pods that are to be decided about, and those that were refused and rest."""
+        """Numbers of active and of unschedulable pods."""
         resting = sum(len(group.pods) for group in self._pending.resting())
         return len(self._pending) - resting, resting
 
-    # --- what is seen: the answer is whether there may be something to do now ---
+    # --- event handlers: each returns whether scheduling may have something to do ---
 
     def see_node(self, name: str, node: Object | None) -> bool:
         return self.snapshot.drop_node(name) if node is None else self.snapshot.put_node(node)
@@ -101,7 +100,7 @@ class Home:
                 self._need(kind)
         assumed = self._assumed.get(key)
         if assumed is not None and assumed.uid == pod["metadata"].get("uid"):
-            # Seen before its binding. Should that fail, this is what the pod looks like.
+            # An event from before the binding. If the binding fails, this is the pod's state.
             self._assumed[key] = self._pending.waiting(key, pod, shape, peer, assumed)
             return False
         if assumed is not None or key in self._bound:
@@ -144,10 +143,10 @@ class Home:
         self.volumes.see_class(name, class_)
         return self._retied(lambda pod: bool(pod.shape.claims))
 
-    # --- what is to be done ---
+    # --- results ---
 
     def choose(self, limit: int) -> list[Bind]:
-        """The next pods that fit somewhere, in their order, with their nodes; all others have been refused."""
+        """Returns bindings of the next schedulable pods, in queue order. All others were marked unschedulable."""
         self._pending.wake(self.snapshot)
         found, self._ready = self._ready, []
         while len(found) < limit:
@@ -163,16 +162,18 @@ class Home:
         return found
 
     def evictions(self) -> list[Evict]:
-        """Found by `choose` since the last time. `not_evicted` is owed for those that failed."""
+        """Returns the preemptions found by `schedule_pending` since the last call. The caller must call
+        `eviction_failed` for each that failed.
+        """
         found, self._evictions = self._evictions, []
         return found
 
     def refusals(self, now: float) -> list[Refusal]:
-        """Who is to hear that it does not fit. `told` or `not_told` is owed for each."""
+        """Returns unschedulable pods to report. The caller must call `mark_reported` or `report_failed` for each."""
         return [Refusal(pod, group.refusal) for group in self._pending.resting() for pod in group.to_tell(now)]
 
     def not_bound(self, bind: Bind) -> None:
-        """The pod is not on its node after all; if it is still there it waits again."""
+        """Undoes the assumption of a pod whose binding failed; if it still exists it is queued again."""
         assumed = self._assumed.get(bind.pod.key)
         if assumed is not None and assumed.uid == bind.pod.uid:
             del self._assumed[bind.pod.key]
@@ -194,14 +195,16 @@ class Home:
         self._pending.untold(refusal.pod)
 
     def later(self, now: float) -> float | None:
-        """In how many seconds somebody is to hear of another reason; None: nobody, or it was asked before."""
+        """Returns the seconds until a changed reason is due to be reported; None if there is none or it was already
+        returned.
+        """
         due = min((group.due for group in self._pending.resting() if group.refusal != group.message), default=0.0)
         if not due or now < self._due <= due:
             return None
         self._due = due
         return max(due - now, 0.0)
 
-    # --- deciding ---
+    # --- decisions ---
 
     def _decide(self, waiting: Waiting, group: Group) -> Bind | None:
         lifted = [each for each in self._reserved.values() if each is waiting or each.priority < waiting.priority]
@@ -217,7 +220,7 @@ class Home:
             return self._assume(waiting, group, answer.node)
         self.refused += 1
         if room is not None:
-            # It is decided about once more, alone, and rests until the others are gone.
+            # It is retried once more in a group of its own, and is unschedulable until the victims are gone.
             self._promise(waiting, room.node)
         if self._pending.is_of(waiting, group):
             self._pending.rest(group, answer.message)
@@ -236,7 +239,7 @@ class Home:
         return bind
 
     def _make_room(self, waiting: Waiting, group: Group) -> Plan | None:
-        """Pods that are to go now for this one; or none, and its promise is off if nothing comes of it."""
+        """Preempts pods of lower priority. If there are none to preempt, the pod's nomination is cleared."""
         snapshot, shape = self.snapshot, waiting.shape
         if shape.meek or self._is_in_progress(waiting):
             return None
@@ -266,7 +269,7 @@ class Home:
                 self._promise(each, "")
 
     def _promise(self, waiting: Waiting, node: str) -> None:
-        """Room on the node is kept for the pod; "": nowhere any more."""
+        """Reserves resources on the node for the pod; an empty node clears the nomination."""
         if waiting.nominated != node:
             waits = self._pending.get(waiting.key) is waiting
             if waits:
@@ -297,10 +300,10 @@ class Home:
         return Ranking(shape, self._dice, company, ties)
 
     def _retied(self, which: Callable[[Waiting], bool]) -> bool:
-        """The volumes of these pods may be elsewhere."""
+        """Regroups pods whose volume constraints may have changed."""
         return self._pending.move(which)
 
-    # --- pods that have a node, or are gone ---
+    # --- pods that have a node, or are deleted ---
 
     def _settled(self, key: PodKey, pod: Object, node: str) -> bool:
         metadata = pod["metadata"]
@@ -316,7 +319,7 @@ class Home:
         self._held.pop(key, None)
         self._reserved.pop(key, None)
         self._pending.drop(key)
-        # Its binding is all that changed of what was assumed.
+        # Nothing but the binding differs from the assumed pod.
         same = assumed is not None and (assumed.uid, assumed.generation) == seen[1:3]
         shape = assumed.shape if assumed is not None and same else self._shapes.of(pod)
         return self.snapshot.place(node, self._resident(key, pod, shape, peer)) or self._pending.needy
@@ -354,7 +357,7 @@ def _was_preempted(status: Object) -> bool:
 
 
 def unscheduled(refusal: Refusal, now: str) -> Object:
-    """The condition; the time is that of the first refusal."""
+    """Returns the PodScheduled condition. The transition time is that of the first report."""
     since = {} if refusal.pod.told[0] is not None else {"lastProbeTime": None, "lastTransitionTime": now}
     return {
         "type": "PodScheduled",

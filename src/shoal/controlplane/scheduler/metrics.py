@@ -1,7 +1,7 @@
-"""Metrics of the pod scheduler, under the names kube-scheduler's dashboards know.
+"""Metrics of the pod scheduler, under kube-scheduler's names.
 
-An attempt is one decision about one pod, without the time its binding takes to write. Decisions are made in batches:
-each attempt of a batch counts with the batch's mean.
+An attempt is one decision about one pod, without the time to write its binding. Decisions are made in batches: each
+attempt of a batch is observed with the batch's mean.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ALL: tuple[Meter, ...] = (ATTEMPTS, TOOK, PENDING)
 
 
 def choose(home: Home, limit: int, now: Callable[[], float]) -> list[Bind]:
-    """As `home` does, counted."""
+    """Calls `schedule_pending` and observes the attempts."""
     began, scheduled, refused = now(), home.scheduled, home.refused
     found = home.choose(limit)
     scheduled, refused = home.scheduled - scheduled, home.refused - refused
@@ -36,12 +36,12 @@ def choose(home: Home, limit: int, now: Callable[[], float]) -> list[Bind]:
 
 
 def failed(times: int) -> None:
-    """Bindings that the server did not take."""
+    """Counts bindings that the server rejected."""
     if times:
         ATTEMPTS.inc("", times, result="error", profile=SCHEDULER)
 
 
 def render(only: str | None = None) -> str:
-    """For /metrics: of all clusters, or of only one."""
+    """Renders /metrics of all clusters or of one."""
     lines = written(_ALL, only)
     return "\n".join(lines) + "\n" if lines else ""

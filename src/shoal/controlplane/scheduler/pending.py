@@ -1,8 +1,7 @@
-"""The pods of one hosted cluster that have no node: who is next, and who has been told what. Pure.
+"""Scheduling queue of one hosted cluster: order of pending pods and the messages reported for them. Pure.
 
-Pods wait in groups of one shape, and of one look to others where that matters. What is refused for one pod of a group
-is refused for all: the group rests until the cluster changes in a way that could help, and is never asked about in
-between.
+Pods are queued in groups of one equivalence class, and of one peer where other pods matter. A pod that is unschedulable
+makes its whole group unschedulable. The group is not tried again until the cluster changes in a way that could help.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from shoal.controlplane.scheduler.snapshot import PodKey, Resident, Snapshot
 from shoal.fit.podaffinity import Peer
 
 Order = tuple[int, str, int]
-"""Higher priority first, then older, then who was seen first. No two pods have the same."""
+"""Higher priority first, then older, then first seen. Unique per pod."""
 
 EMPTY_GROUPS = 64
-"""Groups kept without pods, for what they know of the nodes."""
+"""Groups kept without pods, because of their cached node evaluations."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 10.0
 
 
@@ -35,9 +34,9 @@ class Waiting:
     peer: Peer
     order: Order
     told: tuple[str | None, int, str]
-    """The message of its condition (None before the first), for which generation, and the node it was promised."""
+    """Message of its condition (None before the first), pod generation and nominated node that were reported."""
     nominated: str = ""
-    """Where room is made for it."""
+    """Node where it preempts pods."""
 
     @property
     def priority(self) -> int:
@@ -48,31 +47,31 @@ class Waiting:
 
 
 GroupKey = tuple[Shape, Peer | None, PodKey | None]
-"""Whose look to others does not matter has none; who has a node promised is alone."""
+"""The peer is None if other pods do not matter. A nominated pod has a group of its own."""
 
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """Pods that are alike."""
+    """Pods of one equivalence class."""
 
     ranking: Ranking
     pods: dict[PodKey, Waiting] = field(default_factory=dict)
     heap: list[tuple[Order, PodKey]] = field(default_factory=list)
     lined: Order | None = None
-    """Its place among the groups that are not resting."""
+    """Its order among the active groups."""
     refusal: str = ""
-    """Why it rests; "": it does not."""
+    """Why it is unschedulable; empty if it is active."""
     untold: dict[PodKey, Waiting] = field(default_factory=dict)
     message: str = ""
-    """What all of its pods were told, but for the untold."""
+    """Reported for all of its pods except the unreported ones."""
     due: float = 0.0
     pause: float = FIRST_PAUSE
     moving: bool = False
-    """Some of its pods found a node since others were told."""
+    """Some of its pods were scheduled since the last report."""
 
     @property
     def needy(self) -> bool:
-        """Pods that come somewhere may help it."""
+        """Whether arriving pods may make it schedulable."""
         company = self.ranking.company
         return company is not None and company.needy
 
@@ -86,8 +85,9 @@ class Group:
         return None
 
     def to_tell(self, now: float) -> list[Waiting]:
-        """Who is to hear `refusal`. Who waits for the first word gets it at once, who knows one hears another only
-        now and then: at `due`, and not while others of the group find nodes."""
+        """Returns the pods whose condition is to be updated. A first message is reported at once. A changed message is
+        reported only at `next_report`, and not while other pods of the group are being scheduled.
+        """
         heard, self.untold = self.untold, {}
         if self.moving:
             self.moving, self.due = False, max(self.due, now + FIRST_PAUSE)
@@ -106,10 +106,10 @@ class Pending:
         self._groups: dict[GroupKey, Group] = {}
         self._home: dict[PodKey, GroupKey] = {}
         self._line: list[tuple[Order, int, Group]] = []
-        """Groups that are not resting by their heads, and stale entries."""
+        """Heap of active groups by their heads, with stale entries."""
         self._resting: set[Group] = set()
         self._needy: set[Group] = set()
-        """Those that rest and that pods which come somewhere may help."""
+        """Unschedulable groups that arriving pods may help."""
         self._helps = self._revision = 0
         self._many = EMPTY_GROUPS
 
@@ -131,7 +131,7 @@ class Pending:
         return Waiting(key, uid, metadata.get("generation", 0), shape, peer, order, told, told[2])
 
     def put(self, key: PodKey, pod: Object, shape: Shape, peer: Peer) -> Waiting | None:
-        """A pod without a node; None: there is nothing new about it."""
+        """Queues a pod without a node; None if nothing relevant changed."""
         old = self._pods.get(key)
         new = self.waiting(key, pod, shape, peer, old)
         if old is not None and (old.uid, old.generation, old.shape, old.peer) == (new.uid, new.generation, shape, peer):
@@ -158,10 +158,12 @@ class Pending:
             del group.pods[key]
             group.untold.pop(key, None)
             if not group.pods and group.ranking.ties is not None:
-                self._forget(home)  # its volumes may be elsewhere when the next such pod comes
+                self._forget(home)  # its volumes may be elsewhere when the next such pod arrives
 
     def move(self, which: Callable[[Waiting], bool] | None = None) -> bool:
-        """Those of `which` go to new groups, without it all that belong to other groups now. Whether there are any."""
+        """Moves the selected pods to new groups; by default all whose group key changed. Returns whether there were
+        any.
+        """
         strays = which or (lambda waiting: self._key_of(waiting) != self._home[waiting.key])
         moved = [waiting for waiting in self._pods.values() if strays(waiting)]
         for waiting in moved:
@@ -178,7 +180,7 @@ class Pending:
             self._groups[self._home[waiting.key]].untold[waiting.key] = waiting
 
     def next(self) -> tuple[Waiting, Group] | None:
-        """The pod to decide about, of the groups that are not resting. It stays until dropped."""
+        """Returns the next pod of the active groups. It stays queued until removed."""
         while self._line:
             order, _, group = self._line[0]
             if group.lined == order:
@@ -192,7 +194,7 @@ class Pending:
         return None
 
     def wake(self, snapshot: Snapshot) -> None:
-        """After changes that could help: groups that rest are asked about again."""
+        """Reactivates unschedulable groups after changes that could help."""
         helped, changed = snapshot.helps != self._helps, snapshot.revision != self._revision
         self._helps, self._revision = snapshot.helps, snapshot.revision
         if not helped and not changed:
@@ -211,7 +213,7 @@ class Pending:
 
     @property
     def needy(self) -> bool:
-        """Somebody rests whom a pod that comes somewhere may help."""
+        """Whether an unschedulable group may be helped by an arriving pod."""
         return bool(self._needy)
 
     def resting(self) -> Iterator[Group]:

@@ -1,7 +1,8 @@
-"""Where other pods make a difference it is the same for all nodes of a place: of the same labels that matter. Pure.
+"""Groups nodes by the label values that matter for inter-pod constraints, which are equal for all nodes of a group.
+Pure.
 
-A place is closed, or pods are drawn to it more or less: its mood. Large places rank their own nodes; the nodes of small
-ones are ranked together with all in the same mood, so that a place per node costs no more than one place for all.
+A group is closed, or has an inter-pod score. Large groups rank their own nodes. The nodes of small groups are ranked in
+one heap per score, so that one group per node costs no more than one group for all.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from shoal.controlplane.scheduler.company import Company, Mood
 from shoal.controlplane.scheduler.decide import Bid
 
 LARGE = 8
-"""Nodes of a place that ranks its own."""
+"""Number of nodes from which a group ranks its own."""
 INDIFFERENT = Mood()
 
 Values = tuple[str | None, ...]
@@ -24,15 +25,15 @@ Values = tuple[str | None, ...]
 class Place:
     labels: dict[str, str]
     mood: Mood | None
-    """None: it is closed."""
+    """None: the group is closed."""
     names: set[str] = field(default_factory=set)
     heap: list[Bid] | None = None
-    """Its own, if it is large, or was."""
+    """Its own heap, if it is or was large."""
 
 
 class Places:
     def __init__(self, company: Company | None, keys: tuple[str, ...], bids: Mapping[str, Bid]) -> None:
-        """`bids` are those that hold, by node: older ones in the heaps are passed over."""
+        """`bids` are the current ones by node; older ones in the heaps are skipped."""
         self._company, self._keys, self._bids = company, keys, bids
         self._places: dict[Values, Place] = {}
         self._large: list[Place] = []
@@ -71,7 +72,7 @@ class Places:
             heapq.heappush(self._heaps.setdefault(place.mood, []), bid)
 
     def open(self) -> Iterator[tuple[Mood, list[Bid], Place | None]]:
-        """The heaps with a mood each, and the place that one is of."""
+        """Yields each heap with its score, and the group that owns it, if any."""
         for place in self._large:
             if place.mood is not None:
                 yield place.mood, place.heap or [], place
@@ -79,7 +80,7 @@ class Places:
             yield mood, heap, None
 
     def feel(self, changes: set[tuple[str, str]] | None) -> None:
-        """The company has changed around nodes with these labels; None: everywhere."""
+        """Recomputes the scores of groups with these labels; None for all."""
         if changes is None:
             places = list(self._places.values())
         else:
@@ -94,7 +95,7 @@ class Places:
                         heapq.heappush(heap, self._bids[name])
 
     def tidy(self) -> None:
-        """Drops older bids where they are many."""
+        """Drops stale bids where there are many."""
         for place in self._large:
             if place.heap is not None and len(place.heap) > 2 * len(place.names) + 64:
                 place.heap = [self._bids[name] for name in place.names if name in self._bids]

@@ -1,7 +1,7 @@
-"""Whom a pod may push off a node, and from which node it hurts least. Pure.
+"""Preemption: finds the node where evicting pods of lower priority costs least. Pure.
 
-Pods of lower priority go, as few and as unimportant ones as will do, and none that a PodDisruptionBudget protects as
-long as there is another way. Who goes already is counted as gone.
+Evicts as few and as unimportant pods as possible, and none that a PodDisruptionBudget protects while there is an
+alternative. Pods that are already being preempted count as gone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from shoal.objects.selectors import NOTHING, LabelSelector, from_label_selector
 Object = dict[str, Any]
 
 LEAST_CANDIDATES, CANDIDATES_PERCENT = 100, 10
-"""So many nodes are compared at least, and so many of a large cluster."""
+"""Minimum number of nodes to compare, and percentage of a large cluster."""
 _LATEST = "~"
 _LOWEST = -(2**31)
 
@@ -32,7 +32,7 @@ class Budget:
     selector: LabelSelector
     allowed: int
     disrupted: frozenset[str]
-    """Pods that are on their way out and were counted already."""
+    """Pods that are already counted as disrupted."""
 
 
 def budget(pdb: Object) -> Budget:
@@ -49,13 +49,13 @@ def budget(pdb: Object) -> Budget:
 class Plan:
     node: str
     victims: tuple[Resident, ...]
-    """The most important first."""
+    """Most important first."""
     violations: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
-    """A pod that fits nowhere."""
+    """A pod that fits no node."""
 
     shape: Shape
     priority: int
@@ -64,7 +64,7 @@ class Claimant:
 
 
 def plan(snapshot: Snapshot, names: Iterable[str], pod: Claimant, budgets: Iterable[Budget], dice: Dice) -> Plan | None:
-    """Among the nodes of these names, which refuse the pod for no better reason than other pods."""
+    """`names` are nodes that reject the pod only because of other pods."""
     protections = list(budgets)
     names = sorted(names, key=dice)
     enough = max(LEAST_CANDIDATES, len(names) * CANDIDATES_PERCENT // 100)
@@ -82,7 +82,7 @@ def _pain(plan: Plan) -> tuple[int, int, int, int, str]:
     victims = plan.victims
     highest = victims[0].priority
     since = min(_started(each) for each in victims if each.priority == highest)
-    # Of two that hurt the same, the one whose pods run for the shorter time.
+    # Among equal costs, the node whose victims started later is preferred.
     return plan.violations, highest, sum(each.priority - _LOWEST for each in victims), len(victims), _inverted(since)
 
 
@@ -98,7 +98,7 @@ def _on_node(node: Node, pod: Claimant, budgets: list[Budget]) -> Plan | None:
 
 
 class _Trial:
-    """A node without some of its pods, and whether the pod would fit then."""
+    """Dry run on a copy of a node without some of its pods."""
 
     def __init__(self, node: Node, pod: Claimant) -> None:
         self._node, self._pod = node, pod
@@ -137,14 +137,14 @@ class _Trial:
 
 
 def is_hopeless(node: Node, pod: Claimant) -> bool:
-    """Whether pods that go would change nothing for the pod on this node."""
+    """Returns whether evictions on this node cannot help the pod."""
     if pod.ties is not None and pod.ties.reasons(node):
         return True
     return pod.company is not None and pod.company.obstacle(node.labels) in HOPELESS
 
 
 def _by_protection(residents: list[Resident], budgets: list[Budget]) -> tuple[list[Resident], list[Resident]]:
-    """Those whose going is one too many for a budget, and the others."""
+    """Splits pods into those whose eviction violates a budget and the others."""
     left = [each.allowed for each in budgets]
     protected: list[Resident] = []
     others: list[Resident] = []
@@ -176,5 +176,5 @@ def _started(resident: Resident) -> str:
 
 
 def _inverted(moment: str) -> str:
-    """Sorts later moments first."""
+    """Reverses the sort order of timestamps."""
     return "".join(chr(0x10000 - ord(char)) for char in moment)

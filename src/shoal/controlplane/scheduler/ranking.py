@@ -1,9 +1,9 @@
-"""The nodes of a cluster in the order in which pods of one shape want them. Pure.
+"""Ranks the nodes of a cluster for pods of one equivalence class. Pure.
 
-It answers what `decide.decide` answers with few looks, however many nodes there are. A node that only lost room since
-it was looked at is no better than it was: it is looked at again when it is the best that is left. A node that may be
-better now is looked at at once, and all that changed only before a pod is refused. What other pods mean for a node is
-the business of `places`.
+Returns the same result as `decide.decide` with few evaluations, regardless of the number of nodes. A node that only
+lost resources since its evaluation cannot be better than its bid: it is evaluated again only when it is the best one
+left. A node that may have improved is evaluated at once. All changed nodes are evaluated before a pod is declared
+unschedulable. Inter-pod constraints are handled by `node_groups`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Ranking:
     def _forget(self) -> None:
         self._gains = self._revision = -1
         self._known: dict[str, tuple[int, Reasons, int, int, Place]] = {}
-        """What does not change with the pods, for the description of the node that it was found for."""
+        """Results that do not depend on pods, by the node description revision they were computed for."""
         self._bids: dict[str, Bid] = {}
         self._refused: dict[str, Reasons] = {}
         self._places = Places(self.company, self._keys, self._bids)
@@ -65,7 +65,7 @@ class Ranking:
         return Refused(message([*self._refused.values(), *self._closed(), *self._not_named(snapshot)]))
 
     def possible(self) -> list[str]:
-        """After a refusal: the nodes that refuse only for the pods that are there, or might."""
+        """After a FitError: the nodes that reject, or might reject, only because of their pods."""
         return [name for name, known in self._known.items() if not known[1]]
 
     def _keep_company(self, company: Company, snapshot: Snapshot) -> None:
@@ -91,7 +91,7 @@ class Ranking:
         return best(bids, moods)
 
     def _top(self, mood: Mood, heap: list[Bid], of: Place | None, snapshot: Snapshot) -> Bid | None:
-        """The best bid of a heap: that of a place, or of all in one mood that have none of their own."""
+        """Returns the best bid of a heap, which belongs to one group or to all small groups with one score."""
         while heap:
             bid = heap[0]
             _, _, name, revision = bid
@@ -109,19 +109,19 @@ class Ranking:
         return None
 
     def _closed(self) -> Iterator[Reasons]:
-        """Of the nodes that would do but for the other pods, why not."""
+        """Yields the inter-pod reasons of nodes that pass all other filters."""
         if self.company is not None:
             for name in self._bids:
                 yield (self.company.obstacle(self._known[name][4].labels),)
 
     def _not_named(self, snapshot: Snapshot) -> list[Reasons]:
-        """Of the nodes that are not looked at, for the pod goes to others by name."""
+        """Returns a reason for each node that is not evaluated because the pod requires other nodes by name."""
         if self._shape.pinned is None:
             return []
         return [NOT_NAMED] * (sum(node.present for node in snapshot.nodes.values()) - len(self._known))
 
     def _look_at(self, snapshot: Snapshot, names: set[str] | None) -> None:
-        """None: at all."""
+        """Evaluates the nodes; None for all."""
         only = self._shape.pinned
         if only is not None:
             names = set(only) if names is None else names & only

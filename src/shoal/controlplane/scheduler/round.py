@@ -1,6 +1,6 @@
-"""One look at one hosted cluster: all pods that fit somewhere are bound, pods that make room go, all others are told.
+"""One scheduling cycle of one hosted cluster: binds schedulable pods, evicts victims and reports unschedulable pods.
 
-The next pods are decided while the bindings of the last are written; nothing is left under way at the end.
+The next pods are decided while earlier bindings are being written. No write is in flight at the end.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from shoal.controlplane.scheduler.writing import Writer
 from shoal.objects.errors import StatusError
 
 BATCH = 64
-"""Pods decided before others have a turn: the store commits their bindings together."""
+"""Pods decided before other tasks run: the store commits their bindings together."""
 UNDER_WAY = 4 * BATCH
-"""Writes at a time."""
+"""Maximum number of concurrent writes."""
 
 
 class Round:
@@ -41,7 +41,7 @@ class Round:
                     self._evict(evict, victim)
             await self._until(0)
             metrics.failed(len(self._not_bound))
-            # Only now: what failed is not to be chosen again at once.
+            # Only now, so that a failed binding is not retried at once.
             for bind in self._not_bound:
                 home.not_bound(bind)
             for refusal in home.refusals(now):
@@ -82,7 +82,7 @@ class Round:
         self._through.set()
 
     async def _until(self, few: int) -> None:
-        """At most so many are under way."""
+        """Waits until at most that many writes are in flight."""
         await asyncio.sleep(0)
         while len(self._under_way) > few:
             self._through.clear()

@@ -1,4 +1,4 @@
-"""What matters of a pod when a node is looked for. Pods of one Deployment are alike: they share one Shape. Pure."""
+"""Equivalence classes: the scheduling-relevant fields of a pod. Pods of one Deployment share one class. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from shoal.fit.resources import CPU, MEMORY, Resources, pod_requests
 Object = dict[str, Any]
 
 LEAST_CPU, LEAST_MEMORY = 100, 200 * 1024 * 1024
-"""What a pod that asks for none is taken to use when nodes are compared, so that such pods spread too."""
+"""Assumed usage of a pod without requests when nodes are compared, so that such pods spread too."""
 
 _PLACE = ("nodeSelector", "affinity", "topologySpreadConstraints", "tolerations", "overhead", "resources")
 _CONTAINER = ("resources", "ports", "restartPolicy")
@@ -25,24 +25,24 @@ _CONTAINER = ("resources", "ports", "restartPolicy")
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Shape:
-    """Two pods of equal shape have the same Shape."""
+    """Two equivalent pods share one instance."""
 
     spec: Object
-    """Of one of the pods; only what the shape is about may be read from it."""
+    """Spec of one of the pods; only the fields of the class may be read."""
     requests: Resources
     ports: frozenset[HostPort]
     cpu: int
     memory: int
     wish: int
-    """The weights of all preferred node affinity terms together."""
+    """Sum of the weights of all preferred node affinity terms."""
     social: bool
-    """It says where other pods are to be."""
+    """It has pod affinity, anti-affinity or topology spread constraints."""
     claims: tuple[tuple[str, bool], ...]
-    """The names of its PersistentVolumeClaims, and whether each is to be made for it."""
+    """Names of its PersistentVolumeClaims, and whether each is an ephemeral volume of the pod."""
     meek: bool
-    """It preempts nobody."""
+    """Its preemption policy is Never."""
     pinned: frozenset[str] | None
-    """The names of the only nodes it may go to; None: it does not go by name."""
+    """Names of the only nodes it may run on; None without a restriction by name."""
 
     @property
     def tolerations(self) -> list[Object]:
@@ -50,7 +50,7 @@ class Shape:
 
 
 class Shapes:
-    """Those in use."""
+    """Interned classes and peers in use."""
 
     def __init__(self) -> None:
         self._known: WeakValueDictionary[bytes, Shape] = WeakValueDictionary()
@@ -68,7 +68,7 @@ class Shapes:
         return shape
 
     def peer(self, pod: Object) -> Peer:
-        """The pod as others see it."""
+        """Returns the pod as other pods' constraints see it."""
         metadata, affinity = pod["metadata"], pod["spec"].get("affinity")
         namespace, labels = metadata.get("namespace", ""), metadata.get("labels") or {}
         leaving = "deletionTimestamp" in metadata

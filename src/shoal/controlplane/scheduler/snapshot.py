@@ -1,8 +1,7 @@
-"""The nodes of one hosted cluster and what their pods take of them, kept up to date change by change. Pure.
+"""Nodes of one hosted cluster and the resources their pods use, updated incrementally. Pure.
 
-Nothing is counted apart from the pods: a node's free resources are what it has less what the pods placed on it ask
-for, an assumed pod being placed as soon as it was decided. Every change has a number, so that whoever looked before
-looks again only at the nodes that changed.
+Free resources of a node are its allocatable ones minus the requests of its pods. An assumed pod counts as soon as it is
+decided. Every change has a number, so that a reader evaluates only the nodes that changed.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ PodKey = tuple[str, str]
 """Namespace and name."""
 
 LOG = 1024
-"""Changes remembered at least; whoever missed more looks at all nodes."""
+"""Minimum number of changes kept. A reader that missed more evaluates all nodes."""
 
 
 @dataclass(slots=True, eq=False)
 class Resident:
-    """A pod on a node, or to come there."""
+    """A pod on a node, or assumed or nominated there."""
 
     key: PodKey
     uid: str
@@ -35,33 +34,33 @@ class Resident:
     peer: Peer
     priority: int = 0
     started: str = ""
-    """When its containers did; "": not yet."""
+    """Start time of its containers; empty if not started."""
     preempted: bool = False
-    """It goes, or is about to be told to, to make room."""
+    """It is a victim of preemption."""
 
 
 @dataclass(slots=True, eq=False)
 class Node:
     name: str
     present: bool = False
-    """False: only pods that name it are known."""
+    """False: the Node object does not exist, only pods that name it."""
     labels: dict[str, str] = field(default_factory=dict)
     taints: list[Object] = field(default_factory=list)
     unschedulable: bool = False
     room: Resources = field(default_factory=dict)
     described: int = 0
-    """Another number whenever one of the above changed."""
+    """Changes with any of the fields above."""
     revision: int = 0
-    """Another number whenever anything about it changed."""
+    """Changes with any field."""
 
     free: Resources = field(default_factory=dict)
     cpu: int = 0
     memory: int = 0
-    """What its pods are taken to use, for comparing nodes."""
+    """Assumed usage of its pods, for comparing nodes."""
     ports: list[HostPort] = field(default_factory=list)
     pods: dict[PodKey, Resident] = field(default_factory=dict)
     peers: dict[Peer, int] = field(default_factory=dict)
-    """How many of its pods look like that to others."""
+    """Number of its pods by peer."""
 
     def take_in(self, resident: Resident) -> None:
         shape, peer = resident.shape, resident.peer
@@ -85,7 +84,7 @@ class Node:
             del self.peers[peer]
 
     def copy(self) -> Node:
-        """To try things out; nobody is told."""
+        """Returns a copy for a dry run. Its changes are not logged."""
         return Node(
             self.name, self.present, self.labels, self.taints, self.unschedulable, self.room, self.described,
             self.revision, dict(self.free), self.cpu, self.memory, list(self.ports), dict(self.pods), dict(self.peers),
@@ -93,7 +92,7 @@ class Node:
 
 
 class Log:
-    """Names by the number of their change; who was away for long finds the beginning gone."""
+    """Node names by change number. Old entries are dropped."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -114,25 +113,25 @@ class Snapshot:
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
         self.placed: dict[PodKey, str] = {}
-        """The node of each pod."""
+        """Node by pod."""
         self.helps = 0
-        """Another number whenever a pod that fitted nowhere might fit now, or does not for another reason."""
+        """Changes when an unschedulable pod might fit now, or be unschedulable for another reason."""
         self.priorities: Counter[int] = Counter()
         self._terms: Counter[Terms] = Counter()
-        """How many pods say this of other pods."""
+        """Number of pods by affinity terms."""
         self.said: list[Terms] = []
-        """All that pods say of others, in the order in which it came up; another list when it was tidied."""
+        """Affinity terms of all pods, in order of appearance; replaced by a new list when compacted."""
         self.sayings = 0
-        """Another number whenever something new is said."""
+        """Changes when new terms appear."""
         self._labels: dict[str, Mapping[str, str]] = {}
         self.namespaces = 0
-        """Another number whenever the labels of a namespace are others."""
+        """Changes when the labels of a namespace change."""
         self._changes = Log()
         self._gains = Log()
 
     @property
     def gains(self) -> int:
-        """Another number whenever a node may be better for some pod than it was."""
+        """Changes when a node may have become better for some pod."""
         return self._gains.number
 
     @property
@@ -140,18 +139,18 @@ class Snapshot:
         return self._changes.number
 
     def gained_since(self, gains: int) -> set[str] | None:
-        """The names of the nodes that may be better than they were; None: so long ago that all may be."""
+        """Returns the names of nodes that may have improved; None if the log does not reach back that far."""
         return self._gains.since(gains)
 
     def changed_since(self, revision: int) -> set[str] | None:
-        """The names of the nodes that are better or worse, or gone."""
+        """Returns the names of nodes that changed or were removed."""
         return self._changes.since(revision)
 
     def namespace_labels(self, namespace: str) -> Mapping[str, str]:
         return self._labels.get(namespace) or {}
 
     def put_namespace(self, name: str, labels: Mapping[str, str] | None) -> bool:
-        """Whether somebody may be in another company now."""
+        """Returns whether inter-pod constraints may have changed."""
         if (self._labels.get(name) or {}) == (labels or {}):
             return False
         if labels:
@@ -163,7 +162,7 @@ class Snapshot:
         return True
 
     def put_node(self, obj: Object) -> bool:
-        """Whether anything that matters here is new."""
+        """Returns whether a relevant field changed."""
         name, spec = obj["metadata"]["name"], obj.get("spec") or {}
         node = self.nodes.get(name) or Node(name)
         said = obj["metadata"].get("labels") or {}, spec.get("taints") or [], bool(spec.get("unschedulable"))
@@ -195,7 +194,7 @@ class Snapshot:
         return self.nodes[name].pods[key] if name is not None else None
 
     def place(self, name: str, resident: Resident) -> bool:
-        """Puts the pod there, and nowhere else. Whether another node, or this one, has more room now."""
+        """Assigns the pod to this node only. Returns whether a node has more free resources now."""
         key = resident.key
         node = self.nodes.get(name)
         old = node.pods.get(key) if node is not None else None
@@ -212,7 +211,7 @@ class Snapshot:
         return gained
 
     def _exchange(self, node: Node, old: Resident, new: Resident) -> bool:
-        """The pod takes what it took, but others may see it with other eyes."""
+        """Replaces a pod that uses the same resources; its labels or terms may differ."""
         self._count(new, 1)
         self._count(old, -1)
         if old.peer is new.peer:
@@ -226,7 +225,7 @@ class Snapshot:
         return helps
 
     def remove(self, key: PodKey, *, quietly: bool = False) -> bool:
-        """Whether it was there. `quietly`: that helps nobody, for it comes back at once."""
+        """Returns whether the pod was there. `quietly`: retries nothing, because the pod returns at once."""
         name = self.placed.pop(key, None)
         if name is None:
             return False

@@ -1,6 +1,6 @@
-"""What the scheduler sees of the hosted clusters. Pods and nodes always; other kinds once some pod depends on them.
+"""Informers of the scheduler. Pods and nodes are always watched, other kinds once a pod depends on them.
 
-Most clusters have no pod that asks for volumes or preempts others: nothing of theirs is listed or kept for it.
+Most clusters have no pod with volumes or preemption, so nothing is listed or cached for those.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from shoal.kinds.logicalcluster import GROUP, PLURAL, VERSION
 
 Object = dict[str, Any]
 See = Callable[[Home], bool]
-"""How something that was seen is shown to a home; whether there may be something to do."""
+"""Delivers an event to a ClusterScheduler. Returns whether there may be something to schedule."""
 
 PODS = Kind("", "v1", "pods")
 NODES = Kind("", "v1", "nodes", namespaced=False)
@@ -39,7 +39,7 @@ class Watcher(Protocol):
     def seen_cluster(self, key: Key, obj: Object | None) -> None: ...
 
     def informed(self) -> None:
-        """A list was completed, and every kind has had its first."""
+        """Called when a list is complete and every kind has synced."""
 
 
 class Sources:
@@ -51,17 +51,17 @@ class Sources:
         self.clusters = Reflector(client.at("root"), CLUSTERS, clock, watcher.seen_cluster, listed=self._listed)
         self._later: dict[str, Reflector] = {}
         self._of: dict[str, set[tuple[str, Key]]] = {}
-        """What there is of those kinds, by cluster."""
+        """Objects of lazily watched kinds, by cluster."""
         self._started: asyncio.Queue[Reflector] = asyncio.Queue()
 
     @property
     def informed(self) -> bool:
-        """Before everything was seen once, a node may look emptier than it is."""
+        """Whether every kind was listed. Before that a node may look emptier than it is."""
         first = self.pods.synced and self.nodes.synced and self.clusters.synced
         return first and all(each.synced for each in self._later.values())
 
     def need(self, kind: str) -> None:
-        """Decisions depend on this kind from now on; nothing is decided before it was seen."""
+        """Starts watching a kind. Nothing is scheduled before it has synced."""
         if kind not in self._later:
             made = Reflector(
                 self._client.at("*"), LATER[kind], self._clock, lambda key, obj: self._other(kind, key, obj),
@@ -78,7 +78,7 @@ class Sources:
                 group.create_task((await self._started.get()).run())
 
     def introduce(self, cluster: str, home: Home) -> None:
-        """Shows a home that is new what was seen before."""
+        """Delivers the known objects to a new ClusterScheduler."""
         for kind, key in list(self._of.get(cluster, ())):
             _show(kind, key, self._later[kind].objects.get(key))(home)
 

@@ -1,7 +1,7 @@
-"""To which nodes the volumes of a pod tie it: claims, the volumes they are bound to, and storage classes. Pure.
+"""Node constraints of a pod's volumes: claims, bound volumes and storage classes. Pure.
 
-A claim whose class waits for its first consumer is no tie before a node was chosen: the pod's node then is, by an
-annotation of the claim, for whoever provides the volume.
+A claim with WaitForFirstConsumer constrains nothing before a node is chosen. Then an annotation on the claim gives the
+pod's node to the provisioner.
 """
 
 from __future__ import annotations
@@ -37,21 +37,22 @@ _STABLE = {
 @dataclass(frozen=True, slots=True)
 class Ties:
     message: str = ""
-    """Why no node will do, whatever it is like."""
+    """Why no node fits at all."""
     affinities: tuple[tuple[Object, ...], ...] = ()
-    """Per bound volume, the terms of which a node must match one."""
+    """Per bound volume: node selector terms, of which a node must match one."""
     zones: tuple[tuple[str, frozenset[str]], ...] = ()
-    """Labels of bound volumes that a node in a zone must share."""
+    """Zone labels of bound volumes, which a node with zone labels must match."""
     topologies: tuple[tuple[Object, ...], ...] = ()
-    """Per class of unbound claims, where it provides volumes."""
+    """Per storage class of unbound claims: its allowed topologies."""
     lost: bool = False
     offers: tuple[tuple[tuple[Object, ...] | None, ...], ...] = ()
-    """Per claim for which nobody makes a volume, where the free ones are that would do: terms as of a bound volume,
-    None where it is anywhere."""
+    """Per claim without a provisioner: the node terms of available matching volumes; None for a volume without node
+    affinity.
+    """
     node: str = ""
-    """Where a claim waits for its volume."""
+    """Node selected by a claim that waits for its volume."""
     unbound: tuple[str, ...] = ()
-    """The claims to be provided for on the pod's node."""
+    """Claims to provision on the pod's node."""
 
     def reasons(self, node: Node) -> tuple[str, ...]:
         found = []
@@ -91,7 +92,7 @@ def _matches_any(terms: Iterable[Object], node: Node) -> bool:
 
 
 class Volumes:
-    """Of one hosted cluster."""
+    """Claims, volumes and classes of one hosted cluster."""
 
     def __init__(self) -> None:
         self._claims: dict[tuple[str, str], Object] = {}
@@ -116,7 +117,7 @@ class Volumes:
         return str((found["metadata"].get("annotations") or {}).get(SELECTED_NODE) or "") if found is not None else ""
 
     def ties(self, namespace: str, claims: Iterable[tuple[str, bool]], uid: str = "") -> Ties:
-        """Of a pod of this uid with these claims, each with whether it is to be made for the pod."""
+        """Returns the constraints of a pod with this uid and these claims, each with whether it is ephemeral."""
         bound: list[Object] = []
         unbound: list[Object] = []
         waiting = False
@@ -186,13 +187,13 @@ def _is_bound(claim: Object) -> bool:
 
 
 def _where(volume: Object) -> tuple[Object, ...] | None:
-    """Terms of which a node must match one; None: any node will do."""
+    """Returns node selector terms, of which a node must match one; None if any node will do."""
     required = ((volume.get("spec") or {}).get("nodeAffinity") or {}).get("required")
     return tuple(required.get("nodeSelectorTerms") or ()) if required is not None else None
 
 
 def _suits(volume: Object, claim: Object) -> bool:
-    """Whether the volume is free, and such as the claim asks for."""
+    """Returns whether the volume is available and matches the claim."""
     has, wants = volume.get("spec") or {}, claim.get("spec") or {}
     if has.get("claimRef") or class_of(volume) != class_of(claim) or "deletionTimestamp" in volume["metadata"]:
         return False

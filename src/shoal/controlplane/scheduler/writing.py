@@ -1,4 +1,4 @@
-"""What the scheduler writes: bindings, the conditions of pods without a node, and the end of pods that make room."""
+"""Writes bindings, conditions of unschedulable pods, and evictions of preempted pods."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PREEMPTED = f"{SCHEDULER}: preempting to accommodate a higher priority pod"
 
 
 class Writer:
-    """Of one hosted cluster."""
+    """Writes to one hosted cluster."""
 
     def __init__(self, client: Client, clock: Clock, recorder: Recorder, cluster: str) -> None:
         self._client, self._clock, self._recorder = client.at(cluster), clock, recorder
@@ -30,7 +30,9 @@ class Writer:
         self._prefix = self._client.path(PODS).removesuffix(PODS.plural)
 
     async def bind(self, bind: Bind) -> None:
-        """Of a pod whose volumes wait for its node, only that is told now, to whoever provides them."""
+        """For a pod whose claims wait for a node, only the selected-node annotation is written now, for the
+        provisioner.
+        """
         namespace, name = bind.pod.key
         if bind.claims:
             chosen = {"metadata": {"annotations": {SELECTED_NODE: bind.node}}}
@@ -55,7 +57,7 @@ class Writer:
         try:
             await self._patch_status(pod.key, pod.uid, status)
         except NotFound:
-            return  # the watch will say so
+            return  # the watch delivers the deletion
         about = _named(pod)
         self._recorder.record(
             SOURCE, self._cluster, about, WARNING, "FailedScheduling", refusal.message, action="Scheduling"
@@ -63,7 +65,7 @@ class Writer:
 
     async def evict(self, evict: Evict, victim: Resident) -> None:
         if victim.peer.leaving:
-            return  # it goes already
+            return  # already terminating
         condition = {
             "type": "DisruptionTarget",
             "status": "True",
@@ -76,7 +78,7 @@ class Writer:
             await self._patch_status(victim.key, victim.uid, {"conditions": [condition]})
             await self._client.delete(PODS, victim.key[1], victim.key[0], uid=victim.uid)
         except (NotFound, Conflict):
-            return  # it is gone, or another has its name
+            return  # it was deleted or replaced
         about, by = _named(victim), _named(evict.pod)
         said = f"Preempted by pod {evict.pod.uid} on node {evict.plan.node}"
         self._recorder.record(SOURCE, self._cluster, about, NORMAL, "Preempted", said, action="Preempting", related=by)
@@ -88,6 +90,6 @@ class Writer:
 
 
 def _named(pod: Waiting | Resident) -> Object:
-    """As much of its object as an event needs."""
+    """Returns the metadata that an Event needs."""
     namespace, name = pod.key
     return {"metadata": {"namespace": namespace, "name": name, "uid": pod.uid}}

@@ -1,0 +1,1 @@
+"""ServiceAccount, root CA publisher and token Secret controllers."""

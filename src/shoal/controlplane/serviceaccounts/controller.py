@@ -1,7 +1,7 @@
-"""Service accounts: `default` and the root certificate in every namespace, and Secrets that hold tokens.
+"""Ensures the ServiceAccount `default` and the root CA ConfigMap in every namespace, and completes token Secrets.
 
-Bootstrap namespaces have theirs from the start; the wildcard view shows what was written, so an untouched cluster
-is never looked at. The root certificate is for pods: clusters of profile `cluster` have it, hubs do not.
+Bootstrap namespaces have theirs from the start. The wildcard cluster shows only written objects, so an untouched
+cluster is never reconciled. The root CA is for pods: clusters of profile `cluster` have it, hubs do not.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ CONFIG_MAPS = Kind("", "v1", "configmaps")
 SECRETS = Kind("", "v1", "secrets")
 CLUSTERS = Kind(GROUP, VERSION, PLURAL, namespaced=False)
 FOREVER = 1 << 32
-"""Seconds: the longest a token may live. Such a token dies with its Secret."""
+"""Seconds: the maximum lifetime of a token. Such a token is revoked by deleting its Secret."""
 
 
 def service_account_loops(client: Client, clock: Clock, authority: str) -> list[Loop[Key]]:
-    """`authority` is the certificate, as PEM, that clients of this server trust."""
+    """`ca_cert` is the PEM certificate that clients of this server trust."""
     return [NamespaceAccounts(client, clock, authority).loop, TokenSecrets(client, clock, authority).loop]
 
 
@@ -71,7 +71,7 @@ class NamespaceAccounts:
             await self._ensure_account(client, name)
             home = await self._client.at("root").get(CLUSTERS, cluster)
         except NotFound:
-            return  # the namespace is gone, or its cluster
+            return  # the namespace or its cluster was deleted
         if (home.get("spec") or {}).get("profile") == "cluster":
             await self._ensure_root_ca(client, name)
 
@@ -100,7 +100,7 @@ class TokenSecrets:
         self._secrets = Reflector(client.at("*"), SECRETS, clock, self._secret, fields=f"type={TOKEN_TYPE}")
         self._accounts: dict[Key, Key] = {}
         self._of: dict[Key, set[Key]] = {}
-        """Secrets by service account; `_accounts` is the way back."""
+        """Secrets by service account; the inverse of `_account_by_secret`."""
         self.loop.sources += [self._secrets.run, Reflector(client.at("*"), ACCOUNTS, clock, self._account).run]
 
     def _secret(self, key: Key, obj: Object | None) -> None:

@@ -1,4 +1,4 @@
-"""What every namespace is given, and what a Secret with a service account's token needs. Pure."""
+"""Desired root CA ConfigMap and token Secret. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def is_active(namespace: Object) -> bool:
 
 
 def repaired(config_map: Object, authority: str) -> Object | None:
-    """The ConfigMap as it should be; None when it is."""
+    """Returns the corrected ConfigMap; None if it is correct."""
     metadata = config_map["metadata"]
     annotations = metadata.get("annotations") or {}
     wanted = {"ca.crt": authority}
@@ -39,7 +39,7 @@ def account_of(secret: Object) -> str:
 
 
 def is_orphaned(secret: Object, owner: Object | None) -> bool:
-    """Whether the service account it is for is gone; one made anew is another."""
+    """Returns whether its ServiceAccount was deleted. A recreated one has another uid."""
     uid = (secret["metadata"].get("annotations") or {}).get(ACCOUNT_UID)
     return owner is None or bool(uid and uid != owner["metadata"]["uid"])
 
@@ -49,7 +49,7 @@ def needs_token(secret: Object) -> bool:
 
 
 def missing(secret: Object, owner: Object, authority: str, token: str) -> Object | None:
-    """The patch that completes the Secret, with a token if it has none; None when it is complete."""
+    """Returns the patch that completes the Secret, with a token if it has none; None if it is complete."""
     metadata, data = secret["metadata"], secret.get("data") or {}
     wanted = {"ca.crt": _encoded(authority), "namespace": _encoded(metadata["namespace"])}
     if token:

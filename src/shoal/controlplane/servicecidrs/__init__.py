@@ -1,0 +1,1 @@
+"""ServiceCIDR controller."""

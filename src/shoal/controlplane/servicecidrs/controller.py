@@ -1,4 +1,4 @@
-"""The ServiceCIDR loop: new networks become ready, and those that are deleted go when no Service needs them."""
+"""Marks new ServiceCIDRs ready, and finalizes deleted ones once no Service uses them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ CIDRS = Kind("networking.k8s.io", "v1", "servicecidrs", namespaced=False)
 
 
 class ServiceCidrLoop:
-    """Keys are ServiceCIDRs. The views are shared with other loops and run on their own."""
+    """Keys are ServiceCIDRs. The informers are shared with other controllers and are run elsewhere."""
 
     def __init__(
         self, client: Client, clock: Clock, hosted: HostedClusters, cidrs: Dependents, services: Dependents
     ) -> None:
         self._client, self._clock, self._hosted, self._cidrs = client, clock, hosted, cidrs
         self._going: dict[str, set[Key]] = {}
-        """By cluster: those that wait for Services to go."""
+        """By cluster: deleted ServiceCIDRs that wait for Services."""
         self.loop: Loop[Key] = Loop("servicecidrs", clock, self.reconcile, 1)
         cidrs.listeners.append(self._cidr_changed)
         services.listeners.append(self._service_changed)
@@ -71,7 +71,7 @@ class ServiceCidrLoop:
             await client.update(CIDRS, changed, "status")
 
     async def _let_go(self, client: Client, key: Key, cidr: Object) -> None:
-        """By the server's word: it knows the Services and networks that nobody wrote, too."""
+        """Lists from the server: it also has the default Services and networks that were never written."""
         finalizers = cidr["metadata"].get("finalizers") or []
         if FINALIZER not in finalizers:
             return

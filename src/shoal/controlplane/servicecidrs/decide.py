@@ -1,4 +1,4 @@
-"""When a ServiceCIDR is ready, and when it may go: not while a Service has an address of it alone. Pure."""
+"""Readiness and deletion of ServiceCIDRs: one is kept while a Service has an address only it contains. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def networks(obj: Object) -> list[Network]:
 
 
 def addresses(services: Iterable[Object]) -> set[str]:
-    """Those that Services have; that of the API is always one of them."""
+    """Returns the cluster IPs of the Services; always includes that of the API."""
     found = {ip for service in services for ip in (service.get("spec") or {}).get("clusterIPs") or ()}
     return (found - {"None"}) | {API_ADDRESS}
 
@@ -36,7 +36,7 @@ def may_go(cidr: Object, others: Iterable[Object], used: Iterable[str]) -> bool:
 
 
 def is_settled(cidr: Object) -> bool:
-    """A new one is done with: it is protected and ready."""
+    """Returns whether it has the finalizer and is Ready."""
     protected = FINALIZER in (cidr["metadata"].get("finalizers") or ())
     return protected and condition_is(cidr, "Ready")
 

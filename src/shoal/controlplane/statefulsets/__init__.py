@@ -1,0 +1,1 @@
+"""StatefulSet controller."""

@@ -1,7 +1,9 @@
-"""The PersistentVolumeClaims of a StatefulSet's pods: from its templates, owned as its retention policy says. Pure.
+"""PersistentVolumeClaims of a StatefulSet's pods: built from its templates, owned according to its retention policy.
+Pure.
 
-Whoever a claim is to go with owns it: the set (`whenDeleted: Delete`), or a pod that is scaled away (`whenScaled:
-Delete`). A claim with another controller, or with references to predecessors of the same name, is left alone.
+The owner of a claim is the object it is deleted with: the set (`whenDeleted: Delete`) or a pod that is scaled down
+(`whenScaled: Delete`). A claim with another controller, or with references to predecessors of the same name, is left
+alone.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ DELETE = "Delete"
 
 
 def new_claims(stateful_set: Object, pod: Object) -> list[Object]:
-    """All that the pod needs, whether or not they are there."""
+    """Returns all claims that the pod needs, whether or not they exist."""
     match = stateful_set["spec"]["selector"].get("matchLabels") or {}
     made = []
     for template in claim_templates(stateful_set):
@@ -43,7 +45,7 @@ def claim_names(stateful_set: Object, pod: Object) -> list[str]:
 
 
 def is_stale(stateful_set: Object, pod: Object, claim: Object) -> bool:
-    """Whether it goes with an earlier pod of this name: the new one has to wait for that."""
+    """Returns whether the claim will be deleted with an earlier pod of this name. The new pod has to wait for that."""
     return _policy(stateful_set, "whenScaled") == DELETE and any(
         _is_pod(reference, pod) and reference.get("uid") != pod["metadata"].get("uid")
         for reference in claim["metadata"].get("ownerReferences") or ()
@@ -51,7 +53,7 @@ def is_stale(stateful_set: Object, pod: Object, claim: Object) -> bool:
 
 
 def owners_patch(stateful_set: Object, pod: Object, claim: Object) -> Object | None:
-    """The merge patch that makes the claim's owners what the policy says; None: they are."""
+    """Returns the merge patch that sets the owners required by the policy; None if they are right."""
     metadata = claim["metadata"]
     references = metadata.get("ownerReferences") or []
     if any(_is_predecessor(one, stateful_set, pod) for one in references):

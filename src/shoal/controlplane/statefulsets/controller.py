@@ -1,4 +1,4 @@
-"""The StatefulSet loop: pods with names of their own, made and replaced in order, and their claims."""
+"""Reconciles StatefulSets: pods with stable names, created and replaced in order, and their claims."""
 
 from __future__ import annotations
 
@@ -31,11 +31,13 @@ Object = dict[str, Any]
 STATEFUL_SETS = Kind("apps", "v1", "statefulsets")
 CLAIMS = Kind("", "v1", "persistentvolumeclaims")
 UNSEEN_SECONDS = 5.0
-"""What was written shows up by itself; this is for a view that was lost meanwhile."""
+"""Safety net. The controller's writes normally arrive through the informer; this covers an informer that was lost
+meanwhile.
+"""
 
 
 class StatefulSetLoop:
-    """Keys are StatefulSets. The views are shared with other loops and run on their own."""
+    """Keys are StatefulSets. The informers are shared with other controllers and are run elsewhere."""
 
     def __init__(
         self,
@@ -108,7 +110,7 @@ class StatefulSetLoop:
         return await self._advance(key, stateful_set, claims.kept, revisions, newest)
 
     async def _newest(self, key: Key, stateful_set: Object, revisions: list[Object]) -> Newest | None:
-        """None: the set is on its way out, and its revisions went before it."""
+        """Returns None if the set is being deleted and its revisions were deleted before it."""
         if "deletionTimestamp" not in stateful_set["metadata"]:
             return await self._history.newest(key, stateful_set, revisions)
         same = same_as(stateful_set, revisions)
@@ -127,7 +129,7 @@ class StatefulSetLoop:
         self._pace.worked(key, len(pods))
         failure = await self._carried_out(key, stateful_set, decision)
         if failure is None and decision.create and not pods:
-            return UNSEEN_SECONDS  # there is nothing to tell of but what cannot be seen yet
+            return UNSEEN_SECONDS  # the status would only count pods that the informer does not have yet
         await self._statuses.write(key, stateful_set, decision.status)
         if failure is not None:
             raise failure
@@ -137,7 +139,7 @@ class StatefulSetLoop:
         return next_availability(pods, stateful_set["spec"].get("minReadySeconds") or 0, now)
 
     async def _carried_out(self, key: Key, stateful_set: Object, decision: Decision) -> Exception | None:
-        """The first failure; what comes after it is for another time."""
+        """Returns the first failure. Later steps are left to the next reconcile."""
         failure = await self._stored(key, stateful_set, decision)
         if failure is None and decision.create:
             failure = await self._control.create_pods(key, stateful_set, decision.create)

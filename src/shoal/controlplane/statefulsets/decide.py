@@ -1,6 +1,6 @@
-"""The next step of a StatefulSet: which pods and claims come, change and go, and what its status says. Pure.
+"""Decides the next step of a StatefulSet: pods and claims to create, patch and delete, and its status. Pure.
 
-Ordered sets stop at the first pod that is not yet what it should be; parallel ones see to all pods at once.
+Ordered sets stop at the first pod that is not as desired; parallel ones handle all pods at once.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ Object = dict[str, Any]
 class Snapshot:
     stateful_set: Object
     pods: list[Object]
-    """Its own; those whose deletion was accepted look it."""
+    """Pods it controls. Pods whose deletion was accepted carry a deletionTimestamp."""
     claims: Mapping[str, Object]
-    """By name, of its namespace."""
+    """All claims of its namespace, by name."""
     current: Object
     update: Object
-    """The revisions pods are at and should come to be at."""
+    """The current and the target revision of its pods."""
     collisions: int
     now: float
 
 
 @dataclass(slots=True)
 class Decision:
-    """To be carried out in this order."""
+    """Executed in this order."""
 
     claims: list[tuple[str, Object]] = field(default_factory=list)
-    """Those to make, with the pods they are for."""
+    """Claims to create, with the names of their pods."""
     owners: dict[str, tuple[Object, Object]] = field(default_factory=dict)
-    """Claims by name and the patches of their owners."""
+    """Claims by name, with the patch of their owner references."""
     create: list[Object] = field(default_factory=list)
     correct: list[tuple[Object, Object]] = field(default_factory=list)
-    """Pods and the patches that give them their identity."""
+    """Pods with the patch that restores their identity."""
     delete: list[Object] = field(default_factory=list)
     blocked: list[tuple[str, str]] = field(default_factory=list)
-    """Pods that cannot be made, and why."""
+    """Pods that cannot be created, with the reason."""
     status: Object = field(default_factory=dict)
 
 
@@ -63,7 +63,7 @@ def decide(seen: Snapshot) -> Decision:
 
 
 def outdated(stateful_set: Object, pods: list[Object], revisions: list[Object], live: set[str]) -> list[Object]:
-    """Revisions beyond the history to keep, of those that neither a pod nor the set itself is at."""
+    """Returns revisions over the history limit that neither a pod nor the set uses."""
     limit = stateful_set["spec"].get("revisionHistoryLimit")
     live = live | {revision_of(pod) for pod in pods}
     past = [one for one in revisions if one["metadata"]["name"] not in live]
@@ -95,7 +95,7 @@ class _Steps:
         return self._decision
 
     def _divided(self) -> tuple[list[Object], list[Object]]:
-        """The pods there should be, names in place of those that are missing, and the surplus, highest first."""
+        """Returns the desired pods, with placeholders for missing ones, and the surplus pods, highest ordinal first."""
         wanted, name = ordinals_of(self._set), self._set["metadata"]["name"]
         by_ordinal = {ordinal_of(pod): pod for pod in self._seen.pods}
         replicas = [by_ordinal.get(number) or {"metadata": {"name": f"{name}-{number}"}} for number in wanted]
@@ -120,14 +120,14 @@ class _Steps:
         return not self._is_available(pod) or _is_terminating(pod)
 
     def _grown(self) -> bool:
-        """Sees to the pods there should be; tells whether surplus pods may be looked at."""
+        """Reconciles the desired pods. Returns whether the surplus pods may be handled."""
         for pod in self._replicas:
             if not self._settled(pod) and self._ordered:
                 return False
         return not self._decision.blocked
 
     def _settled(self, pod: Object) -> bool:
-        """Does what one pod needs; tells whether the next in order may be looked at."""
+        """Reconciles one pod. Returns whether the next one in order may be handled."""
         if is_terminal(pod):
             if not _is_terminating(pod):
                 self._decision.delete.append(pod)
@@ -148,12 +148,12 @@ class _Steps:
     def _create(self, pod: Object) -> None:
         found = [self._seen.claims[name] for name in claim_names(self._set, pod) if name in self._seen.claims]
         if any(is_stale(self._set, pod, claim) for claim in found):
-            return  # it goes with the pod that had the name before
+            return  # the claim is deleted with the previous pod of that name
         if self._stored(pod):
             self._decision.create.append(self._new_pod(ordinal_of(pod)))
 
     def _stored(self, pod: Object) -> bool:
-        """Sees to the claims of a pod; False: one of them is on its way out."""
+        """Ensures the claims of a pod; False if one is being deleted."""
         name = pod["metadata"]["name"]
         for claim in new_claims(self._set, pod):
             there = self._seen.claims.get(claim["metadata"]["name"])
@@ -173,7 +173,7 @@ class _Steps:
                 self._decision.owners[name] = claim, patch
 
     def _shrunk(self) -> bool:
-        """Sees to the surplus pods; tells whether pods may be replaced."""
+        """Deletes surplus pods. Returns whether pods may be updated."""
         for pod in self._condemned:
             self._own(pod)
         for pod in self._condemned:
@@ -189,7 +189,9 @@ class _Steps:
         return True
 
     def _rolled(self) -> int:
-        """Deletes pods of old revisions, highest first, so that they come back new; tells how many."""
+        """Deletes pods of old revisions, highest ordinal first, so that they are recreated at the new one. Returns
+        their number.
+        """
         strategy = self._set["spec"].get("updateStrategy") or {}
         if strategy.get("type") == "OnDelete":
             return 0
@@ -205,7 +207,7 @@ class _Steps:
         return len(old)
 
     def _next_old(self, targets: list[Object]) -> list[Object]:
-        """One at a time, and only while those above it are available."""
+        """Updates one pod at a time, and only while those with higher ordinals are available."""
         for pod in reversed(targets):
             if self._is_old(pod):
                 return [pod]

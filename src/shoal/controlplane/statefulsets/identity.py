@@ -1,4 +1,4 @@
-"""The pods of a StatefulSet: names with ordinals, and what makes a pod the one of its name. Pure."""
+"""Identity of StatefulSet pods: ordinals, names, labels and claim volumes. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HIGHEST = 2**31 - 1
 
 
 def parent_and_ordinal(name: str) -> tuple[str, int]:
-    """Of the name of a pod; -1: it has no ordinal."""
+    """Splits a pod name; the ordinal is -1 if there is none."""
     found = _split(name)
     if found is None:
         return "", -1
@@ -40,7 +40,7 @@ def replicas_of(stateful_set: Object) -> int:
 
 
 def ordinals_of(stateful_set: Object) -> range:
-    """Those that its pods should have."""
+    """Returns the ordinals of the desired pods."""
     start = start_of(stateful_set)
     return range(start, start + replicas_of(stateful_set))
 
@@ -50,7 +50,7 @@ def revision_of(pod: Object) -> str:
 
 
 def members(stateful_set: Object, claims: Claims) -> Claims:
-    """Labels are not enough: a pod belongs to a set by its name too."""
+    """Keeps the pods that belong to the set by name: labels alone are not enough."""
     name, alive = stateful_set["metadata"]["name"], "deletionTimestamp" not in stateful_set["metadata"]
 
     def belongs(pod: Object) -> bool:
@@ -73,7 +73,7 @@ def claim_name(stateful_set: Object, template: Object, ordinal: int) -> str:
 
 
 def new_pod(stateful_set: Object, ordinal: int, revision: str) -> Object:
-    """`stateful_set` as it was at that revision."""
+    """`stateful_set` is the set as of that revision."""
     pod = from_template(stateful_set, controller_reference(stateful_set, "apps/v1", "StatefulSet"))
     metadata, name = pod["metadata"], f"{stateful_set['metadata']['name']}-{ordinal}"
     del metadata["generateName"]
@@ -90,7 +90,7 @@ def identity_labels(name: str) -> dict[str, str]:
 
 
 def correction(stateful_set: Object, pod: Object) -> Object | None:
-    """The merge patch that gives the pod the identity and the storage of its name; None: it has them."""
+    """Returns the merge patch that restores the pod's identity and storage; None if they are right."""
     name, labels = pod["metadata"]["name"], pod["metadata"].get("labels") or {}
     patch: Object = {}
     if labels.get(POD_NAME) != name:
@@ -110,7 +110,7 @@ def _is_stored(stateful_set: Object, volumes: list[Object], ordinal: int) -> boo
 
 
 def _volumes(stateful_set: Object, given: list[Object], ordinal: int) -> list[Object]:
-    """The volumes of the claims, in place of others of the same names."""
+    """Returns the volumes with those of the claims, which replace others of the same names."""
     claimed = {
         template["metadata"]["name"]: {"claimName": claim_name(stateful_set, template, ordinal)}
         for template in claim_templates(stateful_set)

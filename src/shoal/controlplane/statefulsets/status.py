@@ -1,4 +1,4 @@
-"""The status of a StatefulSet, counted from its pods. Pure."""
+"""Status of a StatefulSet, computed from its pods. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Object = dict[str, Any]
 
 
 def is_created(pod: Object) -> bool:
-    """Whether the server has it."""
+    """Returns whether the pod exists on the server."""
     return bool((pod.get("status") or {}).get("phase"))
 
 
@@ -25,7 +25,7 @@ def status_of(
     min_ready: int,
     now: float,
 ) -> Object:
-    """As upstream writes it. `replaced` pods are about to be deleted, and count as current no more."""
+    """As upstream. `replaced_count` pods are about to be deleted and no longer count as current."""
     created = [pod for pod in pods if is_created(pod)]
     ready = [pod for pod in created if pod["status"]["phase"] == "Running" and is_ready(pod)]
     staying = [revision_of(pod) for pod in created if "deletionTimestamp" not in pod["metadata"]]
@@ -49,6 +49,6 @@ def status_of(
 
 
 def _is_complete(stateful_set: Object, created: int, ready: int, updated: int) -> bool:
-    """A rolling update is over when every pod is there, ready and new."""
+    """A rolling update is complete when every pod exists, is ready and is updated."""
     rolling = (stateful_set["spec"].get("updateStrategy") or {}).get("type") == "RollingUpdate"
     return rolling and created == ready == updated == replicas_of(stateful_set)

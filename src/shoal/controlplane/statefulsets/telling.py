@@ -1,4 +1,4 @@
-"""Events about the pods and claims of StatefulSets, in upstream's words."""
+"""Events about pods and claims of StatefulSets, in upstream's words."""
 
 from __future__ import annotations
 

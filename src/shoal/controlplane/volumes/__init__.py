@@ -1,0 +1,1 @@
+"""PersistentVolume and claim controllers, protection finalizers and the simulated provisioner."""

@@ -1,4 +1,4 @@
-"""The loop of PersistentVolumeClaims: each gets a volume that is there, or one made for it."""
+"""Reconciles PersistentVolumeClaims: binds each to an existing or a provisioned volume."""
 
 from __future__ import annotations
 
@@ -44,12 +44,14 @@ CLASSES = Kind("storage.k8s.io", "v1", "storageclasses", namespaced=False)
 SOURCE = Source("persistentvolume-controller", "v1", "PersistentVolumeClaim")
 PROVISIONER = Source(SIMULATED_PROVISIONER, "v1", "PersistentVolumeClaim")
 UNSEEN_SECONDS = 5.0
-"""What was written shows up by itself; this is for a view that was lost meanwhile."""
+"""Safety net. The controller's writes normally arrive through the informer; this covers an informer that was lost
+meanwhile.
+"""
 WORKERS = 16
 
 
 class ClaimLoop:
-    """Keys are claims. The views are shared with other loops and run on their own."""
+    """Keys are claims. The informers are shared with other controllers and are run elsewhere."""
 
     def __init__(
         self,
@@ -103,7 +105,7 @@ class ClaimLoop:
         self._wake(key[0], key[2], "")
 
     def _wake(self, cluster: str, storage_class: str, volume: str) -> None:
-        """Unbound claims of the class, of none, or that ask for the volume."""
+        """Enqueues unbound claims of the class, of no class, or that request the volume."""
         for key in self._unbound.get(cluster, ()):
             claim = self._claims.get(key)
             if claim is not None:
@@ -129,7 +131,7 @@ class ClaimLoop:
         try:
             await self._carry_out(key, claim, around, decide_claim(claim, around))
         except NotFound:
-            return None  # the watch will say what is gone
+            return None  # the watch delivers the deletion
         return None
 
     async def _around(self, key: Key, claim: Object) -> Around:
@@ -143,7 +145,9 @@ class ClaimLoop:
         return Around(candidates, None, storage_class, default, place, waiting)
 
     async def _classes(self, cluster: str, claim: Object) -> tuple[Object | None, str]:
-        """The class the claim names, or the name of the one it gets: asked for, as the view lacks what nobody wrote."""
+        """Returns the class the claim names, or the name of the default class. Read from the server: the informer lacks
+        classes that were never written.
+        """
         name, client = class_of(claim), self._client.at(cluster)
         if name is None:
             found, _ = await client.list_all(CLASSES)
@@ -192,7 +196,9 @@ class ClaimLoop:
             await self._bind(key, claim, volume, more | ({SELECTED_NODE: place.name} if place is not None else {}))
 
     async def _bind(self, key: Key, claim: Object, volume: Object, more: dict[str, str]) -> None:
-        """The volume first: two claims cannot both take it. Killed in between, the next look goes on from there."""
+        """Binds the volume first, so that two claims cannot both take it. After an interruption the next reconcile
+        continues from there.
+        """
         client = self._client.at(key[0])
         changed = bound_volume(volume, claim)
         if changed is not None:

@@ -1,4 +1,4 @@
-"""What is to be done about a PersistentVolumeClaim, and about a PersistentVolume. Pure."""
+"""Decides the next step of PersistentVolumeClaims and PersistentVolumes. Pure."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class SetClass:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """The claim stays Pending, and says why."""
+    """The claim stays Pending; an Event gives the reason."""
 
     reason: str
     message: str
     type: str = "Normal"
     provisioner: str = ""
-    """Who is asked to make a volume."""
+    """The external provisioner of the volume."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +58,18 @@ Step = Bind | Provision | SetClass | Wait | Lose | None
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What a claim is decided by."""
+    """Input of the decision about a claim."""
 
     volumes: list[Object] = field(default_factory=list)
-    """Those that are free in its class, and those that name it."""
+    """Available volumes of its class and volumes that reference it."""
     named: Object | None = None
-    """The one it names."""
+    """The volume it requests by name."""
     storage_class: Object | None = None
     default_class: str = ""
     place: Place | None = None
-    """Where its first consumer runs; a claim that is bound at once has no use for it."""
+    """Node of its first consumer; unused with immediate binding."""
     waiting: tuple[str, ...] = ()
-    """The pods that use it and have no node yet."""
+    """Pods that use it and have no node yet."""
 
 
 def is_late(storage_class: Object | None) -> bool:
@@ -120,7 +120,7 @@ def _nobody_yet(waiting: tuple[str, ...]) -> tuple[str, str]:
 
 
 def _named(claim: Object, volume: Object | None) -> Step:
-    """A user asks for one volume."""
+    """For a claim that requests a volume by name."""
     if volume is None:
         return Wait("", "")
     name = volume["metadata"]["name"]
@@ -146,13 +146,13 @@ def _bound(claim: Object, volume: Object | None) -> Step:
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """Of a volume. An empty phase: it stays as it is."""
+    """Action on a volume. An empty phase leaves it unchanged."""
 
     phase: str = ""
     delete: bool = False
     unbind: bool = False
     wake: bool = False
-    """Its claim is to be looked at."""
+    """Its claim must be reconciled."""
     reason: str = ""
     message: str = ""
 
@@ -201,7 +201,7 @@ def chosen_node(claim: Object) -> str:
 
 
 def bound_volume(volume: Object, claim: Object) -> Object | None:
-    """The volume as it is once it is the claim's; None: it is already."""
+    """Returns the volume bound to the claim; None if it already is."""
     reference, own = volume["spec"].get("claimRef") or {}, claim["metadata"]
     if reference.get("uid") == own["uid"] and is_bound_to(volume, claim):
         return None
@@ -218,7 +218,7 @@ def claim_reference(claim: Object) -> Object:
 
 
 def unbound_volume(volume: Object) -> Object:
-    """Free again; who was bound by a user stays reserved."""
+    """Releases the volume. One bound by a user stays reserved."""
     metadata, spec = volume["metadata"], dict(volume["spec"])
     annotations = dict(metadata.get("annotations") or {})
     if annotations.pop(BOUND_BY_CONTROLLER, None):
@@ -231,7 +231,7 @@ def unbound_volume(volume: Object) -> Object:
 
 
 def bound_claim(claim: Object, volume: Object, more: dict[str, str]) -> Object | None:
-    """`more` are annotations that go with it."""
+    """Returns the claim bound to the volume, with `extra_annotations`; None if it already is."""
     name, metadata = volume["metadata"]["name"], claim["metadata"]
     before = metadata.get("annotations") or {}
     annotations = {**before, **more, BIND_COMPLETED: "yes"}
@@ -245,7 +245,7 @@ def bound_claim(claim: Object, volume: Object, more: dict[str, str]) -> Object |
 
 
 def claim_status(claim: Object, volume: Object) -> Object:
-    """Of a bound one. Its capacity is told once: later it is the business of who resizes."""
+    """Status of a bound claim. Its capacity is set once; later it belongs to volume expansion."""
     status = dict(claim.get("status") or {})
     if status.get("phase") != "Bound":
         status["capacity"] = volume["spec"]["capacity"]

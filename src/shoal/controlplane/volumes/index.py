@@ -1,4 +1,4 @@
-"""Pods by the claims they use, and volumes by the claims they are for: found without looking through all of them."""
+"""Indexes of pods by claim and of volumes by claim."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Object = dict[str, Any]
 
 
 def claims_of(pod: Object | None) -> set[str]:
-    """The names of the claims that a pod mounts."""
+    """Returns the names of the claims that a pod mounts."""
     volumes = pod["spec"].get("volumes") or () if pod is not None else ()
     found = ((volume.get("persistentVolumeClaim") or {}).get("claimName") for volume in volumes)
     return {name for name in found if name}
@@ -22,7 +22,7 @@ def claims_of(pod: Object | None) -> set[str]:
 class ClaimUsers:
     def __init__(self, pods: Dependents) -> None:
         self.listeners: list[Callable[[Key], None]] = []
-        """Told of a claim that a pod begins or ceases to use, or with which it gets a node."""
+        """Called with a claim that a pod starts or stops using, or whose pod gets a node."""
         self._users: dict[Key, dict[Key, Object]] = {}
         pods.listeners.append(self._changed)
 
@@ -54,7 +54,7 @@ class VolumeIndex:
     def __init__(self, volumes: Dependents) -> None:
         self._claimed: dict[Key, dict[Key, Object]] = {}
         self._free: dict[tuple[str, str], dict[Key, Object]] = {}
-        """By cluster and class: those that no claim has."""
+        """By cluster and class: volumes without a claim."""
         volumes.listeners.append(self._changed)
 
     def for_claim(self, claim: Key) -> list[Object]:
@@ -80,7 +80,7 @@ class VolumeIndex:
 
 
 def claimant(key: Key, volume: Object | None) -> Key | None:
-    """The claim that a volume names, whether or not it exists."""
+    """Returns the key of the claim that a volume references, whether or not it exists."""
     reference = ((volume or {}).get("spec") or {}).get("claimRef")
     if not reference:
         return None

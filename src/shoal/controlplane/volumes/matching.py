@@ -1,4 +1,4 @@
-"""Which PersistentVolume fits a claim, and why one does not. Pure."""
+"""Matches PersistentVolumes with claims. Pure."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The node that a claim's first consumer runs on."""
+    """The node of a claim's first consumer."""
 
     name: str
     labels: dict[str, str]
 
 
 def is_bound_to(volume: Object, claim: Object) -> bool:
-    """Reserved for the claim by its name, or bound to this very one."""
+    """Returns whether the volume is reserved for the claim by name, or bound to this very claim."""
     reference, metadata = volume["spec"].get("claimRef"), claim["metadata"]
     if not reference or (reference.get("namespace"), reference.get("name")) != (
         metadata["namespace"],
@@ -35,7 +35,7 @@ def is_bound_to(volume: Object, claim: Object) -> bool:
 
 
 def mismatch(volume: Object, claim: Object) -> str:
-    """Why the volume that a claim asks for by name is not for it; empty: it is."""
+    """Returns why the requested volume does not match the claim; empty if it does."""
     if "deletionTimestamp" in volume["metadata"]:
         return f'the volume is marked for deletion "{volume["metadata"]["name"]}"'
     if _size(volume) < amount(requested_storage(claim)):
@@ -50,8 +50,9 @@ def mismatch(volume: Object, claim: Object) -> str:
 
 
 def best_match(claim: Object, volumes: Iterable[Object], *, delayed: bool, place: Place | None) -> Object | None:
-    """The volume reserved for the claim, or else the smallest free one with the fewest access modes. A claim that is
-    bound late takes a free one only at its place."""
+    """Returns the volume reserved for the claim, else the smallest available one with the fewest access modes. With
+    delayed binding, an available volume must be reachable from the consumer's node.
+    """
     wanted, selector = amount(requested_storage(claim)), _selector(claim)
     best: tuple[Any, ...] | None = None
     found: Object | None = None

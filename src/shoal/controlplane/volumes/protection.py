@@ -1,4 +1,4 @@
-"""The protection loops: a claim that a pod uses, and a volume that a claim has, stay until that is over."""
+"""Protects claims that pods use and volumes that claims use with finalizers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PODS = Kind("", "v1", "pods")
 
 
 class ProtectionLoops:
-    """Keys of the one are claims, of the other volumes. New ones get their finalizers from the server."""
+    """Keys of one controller are claims, of the other volumes. The server adds the finalizers to new objects."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class ProtectionLoops:
         await self._settle(key, CLAIMS, claim, CLAIM_PROTECTION)
 
     async def _is_used(self, key: Key) -> bool:
-        """By the server's word: a view may not show a pod yet."""
+        """Lists pods from the server: the informer may lag."""
         pods, _ = await self._client.at(key[0]).list_all(PODS, key[1])
         return any(_runs(pod) and key[2] in claims_of(pod) for pod in pods)
 
@@ -66,7 +66,9 @@ class ProtectionLoops:
         await self._settle(key, VOLUMES, volume, VOLUME_PROTECTION)
 
     async def _settle(self, key: Key, kind: Kind, obj: Object, finalizer: str) -> None:
-        """Takes the finalizer off one that may go, and gives it to one from before there were any."""
+        """Removes the finalizer from an unused deleted object, and adds it to an object created before there were
+        finalizers.
+        """
         metadata = obj["metadata"]
         finalizers = list(metadata.get("finalizers") or ())
         if is_going(obj) and finalizer in finalizers:
@@ -91,5 +93,5 @@ def is_protected(obj: Object, finalizer: str) -> bool:
 
 
 def _runs(pod: Object) -> bool:
-    """A pod without a node has not begun to use anything, and will not with a claim that goes."""
+    """A pod without a node does not use anything yet, and cannot start with a claim that is being deleted."""
     return bool(pod["spec"].get("nodeName"))

@@ -1,4 +1,4 @@
-"""The volumes that the simulated provisioner makes: objects with a place, and nothing behind them. Pure."""
+"""Volumes of the simulated provisioner: objects with a topology and no storage behind them. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def volume_name(claim: Object) -> str:
 
 
 def made_volume(claim: Object, storage_class: Object, place: Place | None) -> Object:
-    """`place` where the claim was bound late: the volume can be used in its zone only."""
+    """`consumer_node` is set with delayed binding: the volume is usable in its zone only."""
     name = volume_name(claim)
     spec: Object = {
         "capacity": {"storage": requested_storage(claim)},

@@ -1,4 +1,4 @@
-"""The loop of PersistentVolumes: their phase is true, and what nobody claims any more is reclaimed by its policy."""
+"""Reconciles PersistentVolumes: keeps their phase up to date and reclaims released volumes by policy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SOURCE = Source("persistentvolume-controller", "v1", "PersistentVolume")
 
 
 class VolumeLoop:
-    """Keys are volumes. `wake` looks at a claim."""
+    """Keys are volumes. `enqueue_claim` triggers the claim controller."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class VolumeLoop:
         return None
 
     async def _claim(self, key: Key, volume: Object) -> Object | None:
-        """The very claim a volume is bound to. That it is gone must be the server's word."""
+        """Returns the claim the volume is bound to, by uid. Its absence is confirmed with the server."""
         reference = volume["spec"].get("claimRef") or {}
         where = claimant(key, volume)
         if where is None or not reference.get("uid"):

@@ -1,6 +1,6 @@
-"""From a Worker to its cluster: the one that its kubeconfig names, or a KINDCluster that is made for it.
+"""Resolves the cluster of a Worker: the one that its kubeconfig names, or a KINDCluster that is created for it.
 
-The kind provider is a stranger: what it is asked for, and what it says, goes through the API.
+The kind provider is only reached through the API.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ KIND_CLUSTERS = Kind(kindcluster.GROUP, kindcluster.VERSION, kindcluster.PLURAL)
 
 class Clusters:
     def __init__(self, client: Client, clock: Clock, connect: Connect, look: Callable[[str], None]) -> None:
-        """`look` is told the name of a Worker whose cluster has changed, or something of the bundle in it."""
+        """`enqueue` is called with the name of a Worker whose cluster, or whose bundle in it, has changed."""
         self._client, self._look = client, look
         self.sites = Sites(clock, connect)
         self._view = Reflector(
@@ -37,14 +37,16 @@ class Clusters:
         self.sources = [self._view.run, self.sites.run]
 
     async def reach(self, worker: Object) -> tuple[Site, str]:
-        """The cluster, and its id. It answers, and is the one it was before. Raises Refused, or Unreachable."""
+        """Returns the cluster and its id. It answers, and is the same one as before. Raises BundleBlocked or
+        Unreachable.
+        """
         name = worker["metadata"]["name"]
         secret, key = await self._made(worker) if decide.makes_cluster(worker) else await self._named(worker)
         site = await self.sites.at(name, secret, key, partial(self._look, name))
         return site, await self._identify(worker, site)
 
     async def _named(self, worker: Object) -> tuple[Object, str]:
-        """The Secret with its kubeconfig, and the key of that."""
+        """Returns the Secret with the kubeconfig, and its key."""
         namespace, name, key = decide.kubeconfig_secret(worker)
         try:
             return await self._client.get(SECRETS, name, namespace), key
@@ -87,14 +89,16 @@ class Clusters:
             raise Unreachable(f"its cluster answers {error.status_code}") from None
         id_ = str(system["metadata"]["uid"]) if system is not None else ""
         before = decide.bundle_of(worker).get("cluster") or id_
-        # A kind cluster that was lost is made anew by its provider, and is another then.
+        # A lost kind cluster is created again by its provider and then has another id.
         if before != id_ and not decide.makes_cluster(worker):
             message = "its kubeconfig leads to another cluster than the one that has its bundle"
             raise Refused(Said("False", "AnotherCluster", f"{message}: set it back, or delete the Worker first"))
         return id_
 
     async def remove(self, worker: Object) -> str:
-        """What is left of the one that was made for it; empty: nothing is, or none was."""
+        """Deletes the KINDCluster that was created for the Worker. Returns what is left of it; empty if nothing is, or
+        none was created.
+        """
         cluster = await self._get(worker) if decide.makes_cluster(worker) else None
         if cluster is None or not decide.has_owner(cluster, worker):
             return ""

@@ -1,8 +1,9 @@
-"""Workers with infrastructure kind: their cluster is made or found, and kept as the bundle of this version wants it.
+"""Reconciles Workers with infrastructure kind: finds or creates their cluster and keeps the bundle of this version in
+it.
 
-What differs is put right by server-side apply as soon as the cluster's watches tell; what an older bundle had and this
-one has not is pruned. A new version goes to one Worker after the other. A cluster that does not answer is Unknown, and
-nothing is done because of it.
+Drift is corrected by server-side apply as soon as the cluster's watches report it. Objects of an older bundle that this
+one does not have are pruned. A new version is rolled out to one Worker after another. A cluster that does not answer is
+Unknown, and nothing is done because of that.
 """
 
 from __future__ import annotations
@@ -36,15 +37,15 @@ log = logging.getLogger("shoal.fleet")
 Object = dict[str, Any]
 
 AT_ONCE = 64
-"""Clusters: one that does not answer keeps its place for a while."""
+"""Clusters reconciled at once: one that does not answer blocks its worker for a while."""
 AGAIN_SECONDS = 30.0
-"""Between looks at a cluster that tells nothing: it may be gone, or its kubeconfig another."""
+"""Between checks of a cluster without events: it may be gone, or its kubeconfig may have changed."""
 SOON_SECONDS, SILENT_SECONDS = 2.0, 10.0
-"""After something was missing or failed that no watch tells of; after nobody answered."""
+"""The first after something was missing or failed that no watch reports; the second after a cluster did not answer."""
 GOING_SECONDS = 1.0
-"""Between looks at what is going."""
+"""Between checks of objects that are being deleted."""
 ANSWER_SECONDS = 30.0
-"""For all that is asked of a cluster at a time."""
+"""Timeout of all requests of one reconcile to a cluster."""
 TRIES = 5
 HINT = f"take off the finalizer {decide.FINALIZER}"
 SILENT = Said("Unknown", "ClusterUnreachable", "the API of its cluster does not answer; what runs there may run on")
@@ -56,7 +57,7 @@ class BundleSettings:
     """As the hub advertises itself."""
     hub_authority: str
     image: str = ""
-    """Empty: the release's own."""
+    """Empty: the image of the release."""
     version: str = __version__
 
 
@@ -71,10 +72,10 @@ class Bundles:
         self._tokens = Tokens(client, clock, self._look)
         self._workers = Reflector(client, WORKERS, clock, self._worker_changed, shared=True)
         self._begun: OwnWrites[str] = OwnWrites(self._workers)
-        """Nobody's turn is decided before what was begun last is in sight."""
+        """Expectations: no rollout is decided before the last one that was begun is visible."""
         self._turns = asyncio.Lock()
         self._waiting: set[Key] = set()
-        """Those whose turn it was not."""
+        """Workers that wait for their turn in the rollout."""
         self.loop.sources += [self._workers.run, self._tokens.run, *self._clusters.sources]
 
     def _plan(self, worker: str, kubeconfig: str = "") -> Plan:
@@ -124,8 +125,9 @@ class Bundles:
         return AGAIN_SECONDS
 
     async def _begin(self, key: Key, worker: Object, cluster: str) -> Object | None:
-        """The Worker, with the bundle it is given in its status before it is: no other update begins meanwhile,
-        wherever this one is interrupted. None: it is not its turn."""
+        """Returns the Worker after its status names the bundle that will be applied: no other update begins meanwhile,
+        wherever this one is interrupted. Returns None if it is not its turn.
+        """
         before = decide.release_of(worker)
         if before not in (None, self._release):
             if not self._begun.in_sight(""):
@@ -147,7 +149,9 @@ class Bundles:
         return worker
 
     async def _skipped(self, site: Site, worker: str) -> frozenset[str]:
-        """The Namespace, where somebody else has made it. Raises Refused where it is another Worker's."""
+        """Returns the Namespace kind if somebody else created the namespace. Raises BundleBlocked if it belongs to
+        another Worker.
+        """
         there = await site.get("Namespace", NAMESPACE)
         taken = decide.taken(there, worker) if there is not None else None
         if taken is not None:
@@ -175,7 +179,7 @@ class Bundles:
             await self._tokens.forget(name)
 
     async def _conclude(self, worker: Object, site: Site, plan: Plan) -> None:
-        """What its Deployment has come to, by the cluster's own word."""
+        """Reports the availability of its Deployment, as the cluster reports it."""
         why, state = decide.unavailable(await site.get("Deployment", plan.name, NAMESPACE)), decide.bundle_of(worker)
         if why:
             said = Said("False", "WorkerNotAvailable", f"Deployment {NAMESPACE}/{plan.name}: {why}")
@@ -185,7 +189,9 @@ class Bundles:
         await self._tell(worker, said, state)
 
     async def _leave(self, worker: Object) -> float | None:
-        """First it hosts nothing, as its other finalizer tells; then the bundle goes, then the cluster made for it."""
+        """Waits until it hosts nothing, which its other finalizer guards; then removes the bundle, then the cluster
+        created for it.
+        """
         if not decide.is_held(worker) or fleet.WORKER_FINALIZER in worker["metadata"]["finalizers"]:
             return None
         name = worker["metadata"]["name"]
@@ -199,7 +205,9 @@ class Bundles:
         return None
 
     async def _take_out(self, worker: Object) -> str:
-        """What is left of the bundle; of one in a cluster that goes as a whole and does not answer, nothing is."""
+        """Returns what is left of the bundle. If the whole cluster is deleted anyway and does not answer, nothing is
+        left.
+        """
         if not decide.bundle_of(worker):
             return ""
         try:
@@ -222,7 +230,9 @@ class Bundles:
         return await self._client.merge(WORKERS, metadata["name"], patch, metadata["namespace"])
 
     async def _tell(self, worker: Object, said: Said, state: Object | None = None) -> Object:
-        """The Worker with it. Others write its status as well: it is said of the newest there is."""
+        """Returns the updated Worker. Others write its status as well, so a conflict is retried on the latest
+        object.
+        """
         for _ in range(TRIES):
             status = decide.told(worker, said, state, self._now())
             if status is None:
@@ -242,7 +252,7 @@ async def _ask(obj: Object, work: Awaitable[None]) -> None:
         await work
     except StatusError as error:
         reason = "AccessRefused" if isinstance(error, Unauthorized | Forbidden) else "ApplyFailed"
-        # An answer about a Secret may quote it.
+        # An error about a Secret may quote its content.
         words = f"refused with {error.status_code}" if obj["kind"] == "Secret" else str(error)
         raise Refused(Said("False", reason, f"{_named(obj)}: {words}")) from None
 
@@ -253,5 +263,5 @@ def _named(obj: Object) -> str:
 
 
 def bundle_loops(client: Client, clock: Clock, connect: Connect, settings: BundleSettings) -> list[Loop[Key]]:
-    """`client` is of the hub's root."""
+    """Returns the bundle controllers. `client` is for the hub's root."""
     return [Bundles(client, clock, connect, settings).loop]

@@ -1,4 +1,4 @@
-"""What is to be done about the bundle of a Worker: what its cluster lacks, whose turn it is, what is said. Pure."""
+"""Decisions about the bundle of a Worker: what to apply and prune, the rollout order, and its condition. Pure."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from shoal.objects.ownership import controller_reference
 Object = dict[str, Any]
 
 APPLIED = "BundleApplied"
-"""The condition of a Worker."""
+"""Condition type on a Worker."""
 FINALIZER = "infrastructure.cluster.x-k8s.io/worker-bundle"
-"""Of a Worker: goes when its cluster has nothing of the bundle any more."""
+"""On a Worker; removed when its cluster contains nothing of the bundle any more."""
 
 NEVER_PRUNED = frozenset({"Namespace", "PersistentVolumeClaim"})
-"""Others may be in the one, and data in the other: they go with the Worker only."""
+"""Others may use the namespace, and the claim holds data: they are deleted with the Worker only."""
 
 PROVIDES = frozenset({"embedded"})
-"""What the worker of a bundle can host: it has no kind command, and no containers."""
+"""Infrastructures that a bundle's worker can host: it has no kind command and no containers."""
 HINT = "start the hub with --listen 0.0.0.0:6443 --advertise-address HOST, or set spec.hubAddress"
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """Of the condition."""
+    """Fields of the BundleApplied condition."""
 
     status: str
     reason: str
@@ -40,7 +40,7 @@ class Said:
 
 
 def is_declared(worker: Object) -> bool:
-    """It is, or was, one whose cluster gets a bundle."""
+    """True if it is, or was, a Worker whose cluster gets a bundle."""
     return (
         fleet.spec_of(worker).get("infrastructure") == fleet.KIND or is_held(worker) or _reference(worker) is not None
     )
@@ -51,7 +51,7 @@ def is_held(worker: Object) -> bool:
 
 
 def refusal(worker: Object) -> Said | None:
-    """Why nothing is done for it, whatever there is."""
+    """Returns why nothing is done for the Worker, whatever its cluster contains."""
     if worker["metadata"].get("namespace") != fleet.NAMESPACE:
         return Said("False", "WrongNamespace", f"Workers are in the namespace {fleet.NAMESPACE}")
     if fleet.spec_of(worker).get("infrastructure") != fleet.KIND:
@@ -68,12 +68,12 @@ def refusal(worker: Object) -> Said | None:
 
 
 def hub_address(worker: Object, advertised: str) -> str:
-    """Where its worker finds the hub."""
+    """Returns the address at which its worker reaches the hub."""
     return str(fleet.spec_of(worker).get("hubAddress") or advertised)
 
 
 def unreachable_hub(worker: Object, advertised: str) -> Said | None:
-    """A worker in another cluster cannot reach a hub that names itself by a loopback address."""
+    """A worker in another cluster cannot reach a hub that advertises a loopback address."""
     if fleet.spec_of(worker).get("hubAddress") or not _is_loopback(urlsplit(advertised).hostname or ""):
         return None
     message = f"the hub is at {advertised}, which no other cluster reaches; {HINT}"
@@ -95,12 +95,12 @@ def _reference(worker: Object) -> Object | None:
 
 
 def makes_cluster(worker: Object) -> bool:
-    """It names no cluster, so one is made for it."""
+    """True if it names no cluster, so that one is created for it."""
     return _reference(worker) is None
 
 
 def kubeconfig_secret(worker: Object) -> tuple[str, str, str]:
-    """Namespace, name and key."""
+    """Returns namespace, name and key."""
     reference = _reference(worker)
     if reference is not None:
         return reference["namespace"], reference["name"], reference.get("key") or "value"
@@ -109,7 +109,7 @@ def kubeconfig_secret(worker: Object) -> tuple[str, str, str]:
 
 
 def kind_cluster(worker: Object) -> Object:
-    """What is asked of the kind provider, once: what a kind cluster is cannot be changed later."""
+    """Returns the KINDCluster, which is created once: a kind cluster cannot be changed later."""
     metadata, spec = worker["metadata"], fleet.spec_of(worker)
     minor = _minor(str(spec.get("version") or ""))
     nodes: list[Object] = [{"role": kindcluster.CONTROL_PLANE}]
@@ -137,7 +137,7 @@ def _minor(version: str) -> str:
 
 
 def cluster_said(cluster: Object) -> Said:
-    """Of a KINDCluster whose kubeconfig is not there yet."""
+    """Returns the condition while the kubeconfig of a KINDCluster does not exist yet."""
     ready = get_condition(cluster, "Ready") or {}
     told = ready.get("message") or ready.get("reason") or "it was not looked at yet"
     name = f"{cluster['metadata']['namespace']}/{cluster['metadata']['name']}"
@@ -149,34 +149,36 @@ def has_owner(obj: Object, owner: Object) -> bool:
     return any(one.get("uid") == owner["metadata"]["uid"] for one in references)
 
 
-# --- joining ---
+# --- join tokens ---
 
 
 def needs_token(worker: Object) -> bool:
-    """Until it is heard of. One that falls silent may have lost its certificate: a token for the same store helps."""
+    """True until the worker is heard. One that becomes silent may have lost its certificate: a token for the same store
+    helps.
+    """
     joined = (worker["metadata"].get("annotations") or {}).get(fleet.STORE)
     return not joining.is_expelled(worker) and not (joined and condition_is(worker, fleet.READY))
 
 
 def good_token(secrets: Iterable[Object], worker: str, now: float) -> str:
-    """Of the join tokens made for a Worker, the one that lasts longest; empty: there is none."""
+    """Returns the Worker's join token that expires last; empty if there is none."""
     tokens = [token for secret in secrets if (token := joining.read_token(secret)) is not None]
     good = [token for token in tokens if token.joins and token.worker == worker and not token.has_expired(now)]
     best = max(good, key=lambda token: (token.expires or 0.0, token.id), default=None)
     return f"{best.id}.{best.secret}" if best is not None else ""
 
 
-# --- what is there ---
+# --- diff ---
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
     apply: list[tuple[Object, str]]
-    """What is not as wanted, and where it differs first; empty: it is not there."""
+    """Objects that differ, with the path of the first difference; the path is empty if the object does not exist."""
     prune: list[Object]
-    """Of another version's bundle, and not in this one."""
+    """Objects of another version's bundle that this one does not have."""
     going: list[Object]
-    """Being deleted by somebody; it can be made anew only when it is gone."""
+    """Objects that are being deleted; they can be created again only when they are gone."""
 
 
 def changes(wanted: Sequence[Object], found: Mapping[Id, Object], version: str) -> Changes:
@@ -203,24 +205,24 @@ def changes(wanted: Sequence[Object], found: Mapping[Id, Object], version: str) 
 
 
 def _content(obj: Object) -> Object:
-    """Without what tells its type: an item of a list does not say that."""
+    """Drops apiVersion and kind: items of a list do not have them."""
     return {key: value for key, value in obj.items() if key not in ("apiVersion", "kind")}
 
 
 def _as_claimed(obj: Object, there: Object) -> Object:
-    """A claim stays as it was made, or as somebody has expanded it: less is refused by every API server."""
+    """Keeps the spec of an existing claim, which somebody may have expanded: API servers reject shrinking."""
     if obj["kind"] != "PersistentVolumeClaim":
         return obj
     return {**obj, "spec": {key: there["spec"].get(key, value) for key, value in obj["spec"].items()}}
 
 
 def is_ours(namespace: Object) -> bool:
-    """Whether the bundle has made it: one that was there before is used as it is, and stays."""
+    """True if the bundle created the namespace. One that existed before is used as it is, and stays."""
     return any(entry.get("manager") == MANAGER for entry in namespace["metadata"].get("managedFields") or ())
 
 
 def taken(namespace: Object, worker: str) -> Said | None:
-    """A cluster is of one Worker."""
+    """Returns the condition if the cluster belongs to another Worker."""
     other = (namespace["metadata"].get("labels") or {}).get(WORKER, worker)
     if other == worker or not is_ours(namespace):
         return None
@@ -230,7 +232,7 @@ def taken(namespace: Object, worker: str) -> Said | None:
 
 
 def unavailable(deployment: Object | None) -> str:
-    """Why the worker does not run yet, as far as its Deployment tells; empty: it does."""
+    """Returns why the worker does not run yet, as its Deployment reports; empty if it does."""
     if deployment is None:
         return "it is not there yet"
     status = deployment.get("status") or {}
@@ -245,12 +247,12 @@ def unavailable(deployment: Object | None) -> str:
     return str(worst.get("message") or "its pod is not available yet")
 
 
-# --- whose turn it is ---
+# --- rollout ---
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """What goes to one Worker after the other."""
+    """What is rolled out to one Worker after another."""
 
     version: str
     image: str
@@ -261,13 +263,13 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How far a Worker is with its bundle."""
+    """Rollout progress of a Worker."""
 
     name: str
     release: Release | None
-    """The one that was last begun; None: none ever was."""
+    """The release that was last begun; None if none was."""
     settled: bool
-    """It has been available since, or never was before: nothing can have become worse."""
+    """It has been available since, or never was before: the rollout cannot have made it worse."""
     reachable: bool
 
 
@@ -288,8 +290,9 @@ def release_of(worker: Object) -> Release | None:
 
 
 def waits_for(name: str, everybody: Iterable[Standing], release: Release) -> str:
-    """The Worker whose update comes first, or goes on; empty: this one may. Who never had a bundle, or has begun with
-    this release, waits for nobody; and nobody waits for a cluster that does not answer to be begun with."""
+    """Returns the Worker whose update is first or in progress; empty if this one may proceed. A Worker that never had a
+    bundle, or has begun this release, does not wait. No Worker waits for a cluster that does not answer to begin.
+    """
     known = {one.name: one for one in everybody}
     mine = known.get(name)
     if mine is None or mine.release in (None, release):
@@ -302,11 +305,11 @@ def waits_for(name: str, everybody: Iterable[Standing], release: Release) -> str
     return "" if first == name else first
 
 
-# --- what is said ---
+# --- status ---
 
 
 def told(worker: Object, said: Said, bundle: Object | None, now: str) -> Object | None:
-    """Its whole status; None: it says so already."""
+    """Returns the whole status; None if it is current."""
     generation = worker["metadata"].get("generation")
     found = set_condition(
         worker,
@@ -324,7 +327,7 @@ def told(worker: Object, said: Said, bundle: Object | None, now: str) -> Object 
 
 
 def begun(worker: Object, release: Release, revision: str, cluster: str, now: str) -> Object:
-    """Its `status.bundle` from the moment on when this one is applied."""
+    """Returns `status.bundle` as of the moment this release is applied."""
     before = bundle_of(worker)
     given = {"version": release.version, "image": release.image, "revision": revision, "cluster": cluster}
     return before if given.items() <= before.items() else {**before, **given, "time": now}

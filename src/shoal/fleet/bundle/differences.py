@@ -1,7 +1,7 @@
-"""Whether an object in a cluster is as the bundle wants it. Pure.
+"""Compares an object in a cluster with the bundle's desired one. Pure.
 
-What others add (defaults, a status, annotations of their own, a sidecar) is theirs; what the bundle says must be so. A
-list whose items have names is compared by them, any other as a whole.
+What others add (defaults, a status, their own annotations, a sidecar) is ignored; every field of the bundle must match.
+A list whose items have names is compared by name, any other as a whole.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from typing import Any
 
 
 def difference(wanted: Any, found: Any, path: str = "") -> str:
-    """Where the first difference is, such as `spec.replicas`; empty: there is none. It never tells a value."""
+    """Returns the path of the first difference, such as `spec.replicas`; empty if there is none. It never contains a
+    value.
+    """
     if isinstance(wanted, Mapping):
         return _in_object(wanted, found, path)
     if isinstance(wanted, list):

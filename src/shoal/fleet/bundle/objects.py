@@ -1,7 +1,7 @@
-"""The bundle: what a Worker's cluster is given so that a `shoal worker` runs there. Pure.
+"""The objects of the bundle, which run a `shoal worker` in a Worker's cluster. Pure.
 
-The worker keeps all it has in a volume and dials out to its hub: it asks nothing of the API of the cluster it runs in.
-So it has no role and no token there, no Service, and nobody may connect to it.
+The worker keeps all its data in a volume and dials out to its hub. It uses nothing of the API of the cluster it runs
+in. So it has no role and no token there, no Service, and no ingress.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ Id = tuple[str, str, str]
 """Kind, namespace and name."""
 
 IMAGE = "ghcr.io/shoal/shoal"
-"""Of the release's own version, unless a hub is told of another."""
+"""Tagged with the release's own version, unless the hub is configured with another image."""
 MANAGER = "shoal-bundle"
-"""Who says so in server-side apply."""
+"""Field manager of server-side apply."""
 MANAGED_BY, SHOAL = "app.kubernetes.io/managed-by", "shoal"
 VERSION, WORKER = "shoal.dev/bundle-version", "shoal.dev/worker"
-"""Labels of every object of a bundle, with the one above."""
+"""Labels of every object of a bundle, together with the one above."""
 REVISION = "shoal.dev/bundle-revision"
-"""Annotation: a digest of the object as it was applied, by which a field that is no longer wanted is noticed."""
+"""Annotation: digest of the applied object, by which a field that is no longer desired is noticed."""
 APP = "app.kubernetes.io/name"
 
 NAMESPACE = "shoal-system"
 KUBECONFIG, JOINING = "kubeconfig", "/etc/shoal/hub"
 VOLUME, DATA = "/var/lib/shoal", "/var/lib/shoal/worker"
-"""The data directory is below the volume: a process may change the mode of its own directories only."""
+"""The data directory is below the volume: a process may only change the mode of its own directories."""
 PORT, USER = 6443, 65532
 STORAGE = "10Gi"
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What differs from Worker to Worker, and from release to release."""
+    """What differs between Workers and between releases."""
 
     worker: str
     version: str = __version__
     image: str = ""
     kubeconfig: str = field(default="", repr=False)
-    """Of the hub, as the worker joins by it."""
+    """For the hub, with which the worker joins."""
 
     @property
     def name(self) -> str:
@@ -63,12 +63,12 @@ def image_of(version: str) -> str:
 
 
 def label_of(version: str) -> str:
-    """As a label, or the tag of an image, may have it."""
+    """Returns the version as it may appear in a label or an image tag."""
     return version.replace("+", "_")
 
 
 def selector(worker: str) -> str:
-    """Of what belongs to the bundle of a Worker, of whatever version."""
+    """Selects the objects of a Worker's bundle, of any version."""
     return f"{MANAGED_BY}={SHOAL},{WORKER}={worker}"
 
 
@@ -77,13 +77,13 @@ def id_of(obj: Object) -> Id:
 
 
 def bundle(plan: Plan) -> list[Object]:
-    """In the order in which they are made."""
+    """Returns the objects in the order in which they are created."""
     made = [_namespace(plan), _account(plan), _policy(plan), _claim(plan), _secret(plan), _deployment(plan)]
     return [obj if obj["kind"] == "Secret" else _digested(obj) for obj in made]
 
 
 def revision(objects: list[Object]) -> str:
-    """Of a bundle as a whole, but for what its worker joins by."""
+    """Digest of a bundle without the Secret that the worker joins with."""
     return _digest([obj for obj in objects if obj["kind"] != "Secret"])
 
 
@@ -118,7 +118,7 @@ def _account(plan: Plan) -> Object:
 
 
 def _policy(plan: Plan) -> Object:
-    """Nobody connects to it: the hub reaches it by the tunnel that it has dialled."""
+    """No ingress: the hub reaches the worker through the tunnel that the worker has dialled."""
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
@@ -151,7 +151,7 @@ def _pods(plan: Plan) -> dict[str, str]:
 
 
 def _deployment(plan: Plan) -> Object:
-    """One at a time: of two on one volume the second would find it locked."""
+    """Recreate: a second pod on the same volume would find it locked."""
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -227,7 +227,9 @@ def _probe(path: str, seconds: int, failures: int) -> Object:
 
 
 def hub_kubeconfig(server: str, authority: str, token: str) -> str:
-    """By which the worker joins. Without a token it only says which hub it is: who has joined needs no more."""
+    """Returns the kubeconfig with which the worker joins. Without a token it only identifies the hub, which is enough
+    for a worker that has joined.
+    """
     user: Object = {"token": token} if token else {}
     config = {
         "apiVersion": "v1",

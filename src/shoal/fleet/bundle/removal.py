@@ -1,7 +1,7 @@
-"""Takes the bundle out of a cluster, when its Worker is deleted and hosts nothing any more.
+"""Removes the bundle from a cluster when its Worker is deleted and hosts nothing any more.
 
-What goes is what carries its labels, and at last the namespace, if the bundle has made it and nothing of others is in
-it. Each step looks at what is there: done is done when a list says so.
+It deletes the objects with its labels, and finally the namespace, if the bundle created it and it contains nothing of
+others. Each step lists what is there: removal is complete when a list says so.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from shoal.objects.errors import MethodNotSupported, NotFound, StatusError
 Object = dict[str, Any]
 
 IGNORED = frozenset({"events", "leases", "endpoints", "endpointslices", "pods"})
-"""What a cluster writes into every namespace by itself; pods are somebody's who is looked for."""
+"""What a cluster writes into every namespace by itself. Pods belong to an owner that is listed."""
 
 
 async def remove(client: Client, worker: str) -> str:
-    """One step. What is still there; empty: nothing is."""
+    """Performs one step. Returns what is still there; empty if nothing is."""
     left = ""
     for name, kind in reversed(KINDS.items()):
         if name == "Namespace":
@@ -54,7 +54,7 @@ async def _remove_namespace(client: Client, worker: str) -> str:
 
 
 async def _has_others(client: Client) -> bool:
-    """Something of whatever kind that nobody but a person, or another program, has put there."""
+    """True if the namespace contains an object that a person or another program created."""
     for kind, verbs in await client.discover():
         if not kind.namespaced or "list" not in verbs or kind.plural in IGNORED:
             continue
@@ -63,14 +63,14 @@ async def _has_others(client: Client) -> bool:
         except (NotFound, MethodNotSupported):
             continue
         except StatusError:
-            return True  # nobody can tell
+            return True  # Unknown, so assume it has.
         if any(not _is_furniture(kind, obj) for obj in found):
             return True
     return False
 
 
 def _is_furniture(kind: Kind, obj: Object) -> bool:
-    """What every namespace has, and what is going or belongs to something else."""
+    """True for objects that every namespace has, and those that are being deleted or have an owner."""
     metadata = obj["metadata"]
     standard = {("serviceaccounts", "default"), ("configmaps", "kube-root-ca.crt")}
     return (

@@ -1,4 +1,4 @@
-"""The cluster of a Worker, as far as the bundle goes: a client of it, and a view of what carries the bundle's labels.
+"""The cluster of a Worker: a client and informers of the objects that carry the bundle's labels.
 
 The kubeconfig is the hub's secret: nothing here shows it, or says more of a failure than where the kubeconfig is.
 """
@@ -28,7 +28,7 @@ log = logging.getLogger("shoal.fleet")
 
 Object = dict[str, Any]
 Connect = Callable[[Object], Client]
-"""Given a parsed kubeconfig."""
+"""Creates a client from a parsed kubeconfig."""
 
 PODS = Kind("", "v1", "pods")
 KINDS = {
@@ -44,14 +44,14 @@ KINDS = {
     "RoleBinding": Kind("rbac.authorization.k8s.io", "v1", "rolebindings"),
     "PodDisruptionBudget": Kind("policy", "v1", "poddisruptionbudgets"),
 }
-"""What a bundle of any version may hold: those of the others are looked for to be pruned."""
+"""Resources that a bundle of any version may contain: those of other versions are listed in order to be pruned."""
 
 
 LISTED_SECONDS = 20.0
 
 
 class Refused(ShoalError):
-    """The cluster cannot be worked with; carries what is to be said of it."""
+    """The cluster cannot be used; carries the condition to report."""
 
     def __init__(self, said: Said) -> None:
         super().__init__(said.message)
@@ -81,7 +81,7 @@ class Site:
         return self._task.done()
 
     def check_listed(self) -> None:
-        """Raises Later while not everything was seen once, Refused if that does not come."""
+        """Raises RequeueError until every informer has synced, BundleBlocked if that takes too long."""
         late = [name for name, view in self._views.items() if not view.synced]
         if late and self._clock.monotonic() - self._since > LISTED_SECONDS:
             message = f"it could not be listed in its cluster: {', '.join(late)}; its kubeconfig must be allowed to"
@@ -91,8 +91,8 @@ class Site:
 
     @property
     def found(self) -> dict[Id, Object]:
-        """Everything with the labels of the bundle."""
-        # An item of a list has no kind of its own.
+        """All objects with the labels of the bundle."""
+        # Items of a list do not carry their kind.
         objects = ({**obj, "kind": name} for name, view in self._views.items() for obj in view.objects.values())
         return {id_of(obj): obj for obj in objects}
 
@@ -103,7 +103,7 @@ class Site:
             return None
 
     async def apply(self, obj: Object) -> None:
-        """Somebody else's change of a field that is the bundle's is taken back."""
+        """Overwrites changes that others made to the bundle's fields."""
         await self.client.apply(KINDS[obj["kind"]], obj, MANAGER, force=True)
 
     async def delete(self, obj: Object) -> None:
@@ -120,7 +120,7 @@ class Site:
 
 
 class Sites:
-    """One for each Worker whose cluster is known. `run` ends them all with the loop."""
+    """One RemoteCluster per Worker. `run` closes them all when the controller ends."""
 
     def __init__(self, clock: Clock, connect: Connect) -> None:
         self._clock, self._connect = clock, connect
@@ -134,7 +134,7 @@ class Sites:
                 await self.drop(name)
 
     async def at(self, worker: str, secret: Object, key: str, changed: Callable[[], None]) -> Site:
-        """The site that the kubeconfig in the Secret leads to. Raises Refused."""
+        """Returns the cluster that the kubeconfig in the Secret points to. Raises BundleBlocked."""
         data = (secret.get("data") or {}).get(key) or ""
         digest = hashlib.sha256(data.encode()).hexdigest()
         site = self._sites.get(worker)
@@ -158,7 +158,7 @@ def _client(data: str, where: str, connect: Connect) -> Client:
     try:
         return connect(parse(base64.b64decode(data).decode(), "the kubeconfig"))
     except (KubeconfigError, binascii.Error, ValueError, LookupError, TypeError, AttributeError, ssl.SSLError):
-        # Not with the words why: they may quote what is in it.
+        # Without the error text: it may quote the kubeconfig.
         message = (
             f"{where} is no kubeconfig that can be used: it needs an https server, and a token or a client "
             "certificate inside it"

@@ -1,4 +1,4 @@
-"""The join tokens of workers that bundles bring: made by the hub, short-lived, for one name, told to nobody else."""
+"""Join tokens for workers of bundles: created by the hub, short-lived, for one name, never shown to anyone else."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from shoal.runtime.loop import Later
 Object = dict[str, Any]
 
 BUNDLE = "shoal.dev/bundle"
-"""Label of the Secret of such a token: the Worker it is for."""
+"""Label of the token's Secret: the Worker it is for."""
 SECONDS = 3600.0
 
 
 class Tokens:
-    """Those there are, by Worker. `changed` is told the name of a Worker whose tokens have changed."""
+    """The tokens by Worker. `on_change` is called with the name of a Worker whose tokens have changed."""
 
     def __init__(self, client: Client, clock: Clock, changed: Callable[[str], None]) -> None:
         self._client, self._clock, self._changed = client, clock, changed
@@ -45,11 +45,11 @@ class Tokens:
         return [obj for key, obj in self._view.objects.items() if self._workers.get(key) == worker]
 
     async def ensure(self, worker: str) -> str:
-        """A token the worker can join with, one that is there or a new one."""
+        """Returns a token the worker can join with, an existing one or a new one."""
         found = good_token(self._of(worker), worker, self._clock.now())
         if found:
             return found
-        # Asked once more of the API: what was made a moment ago may not be in sight yet.
+        # Read again from the API: a token created a moment ago may not be in the cache yet.
         there, _ = await self._client.list_all(SECRETS, joining.TOKEN_NAMESPACE, labels=f"{BUNDLE}={worker}")
         return good_token(there, worker, self._clock.now()) or await self._make(worker)
 
@@ -61,7 +61,7 @@ class Tokens:
         return ".".join(token)
 
     async def forget(self, worker: str) -> None:
-        """It has joined, or is gone: those it has are good for nothing any more."""
+        """Deletes the Worker's tokens: it has joined or is gone."""
         for obj in self._of(worker):
             with suppress(NotFound):
                 metadata = obj["metadata"]

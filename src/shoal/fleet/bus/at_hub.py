@@ -1,4 +1,4 @@
-"""What a worker does at the hub through its API, whatever the bus: kubeconfigs are Secrets, and stay off it."""
+"""A worker's calls to the hub's API, whichever bus is used: kubeconfigs are Secrets and never go over the bus."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TAKEN = "Secret {} is there already and is somebody else's; rename or delete it"
 
 
 def status_body(message: Message, status: Object) -> Object:
-    """Of an update of the status alone: nothing else of the object needs to travel."""
+    """Body of a status update: the rest of the object does not need to travel."""
     metadata = message.managed["metadata"]
     kept = {key: metadata[key] for key in ("name", "namespace", "uid", "resourceVersion")}
     return {"apiVersion": fleet.API_VERSION, "kind": fleet.MANAGED_CLUSTER, "metadata": kept, "status": status}
@@ -39,7 +39,7 @@ async def publish_kubeconfig(hub: Client, message: Message, kubeconfig: str) -> 
         await hub.create(SECRETS, wanted, namespace)
         return
     except Forbidden:
-        # A worker is shown kubeconfigs only, and those only of its own ManagedClusters.
+        # A worker may only read kubeconfig Secrets, and only those of its own ManagedClusters.
         await hub.get(MANAGED_CLUSTERS, message.name[1], namespace)
         raise NameTaken(TAKEN.format(name)) from None
     if is_left_over(found, message.managed):
@@ -59,4 +59,4 @@ async def withdraw_kubeconfig(hub: Client, message: Message) -> None:
         if is_of(secret, message.mark.uid):
             await hub.delete(SECRETS, secret_name, namespace, uid=secret["metadata"]["uid"])
     except (NotFound, Forbidden):
-        pass  # somebody else's, if there is one
+        pass  # If there is one, it belongs to another object.

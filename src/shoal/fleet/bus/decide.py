@@ -1,4 +1,4 @@
-"""Which of two messages about one ManagedCluster is the newer, and what a digest of the hub's tells. Pure."""
+"""Decides which of two messages about one ManagedCluster is newer, and evaluates a digest of the hub. Pure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from shoal.objects import digest
 Object = dict[str, Any]
 
 FEW = 32
-"""Objects that are fetched one by one whatever their share; if more than a quarter differs, all come as one list."""
+"""Objects that are fetched one by one whatever their share. If more than a quarter differs, all are listed."""
 
 
 def is_stale(known: Mark | None, told: Mark) -> bool:
-    """Whether a message is older than what is known, and to be dropped. The same one again is not.
+    """Returns whether a message is older than the current one and has to be dropped. The same message again is not.
 
-    Within one object the epoch decides first: what was said when another worker had it no longer counts, however
-    late it comes. Between two objects of one name, and within an epoch, the hub's revision does.
+    For one object the epoch decides first: what was sent while another worker had it no longer counts, however late it
+    arrives. Between two objects of one name, and within an epoch, the hub's revision decides.
     """
     if known is None:
         return False
@@ -30,7 +30,7 @@ def is_stale(known: Mark | None, told: Mark) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a worker knows, as it tells the hub."""
+    """The revisions a worker has, as it sends them to the hub."""
 
     revisions: Mapping[str, int]
     """By `namespace/name`."""
@@ -44,9 +44,9 @@ class Held:
 @dataclass(frozen=True, slots=True)
 class Difference:
     fetch: tuple[Name, ...] = ()
-    """New, or changed."""
+    """New or changed."""
     released: tuple[Name, ...] = ()
-    """Not the worker's any more, or gone."""
+    """No longer assigned to the worker, or deleted."""
 
 
 def is_cheaper_whole(found: Difference, ours: Held) -> bool:
@@ -59,7 +59,9 @@ def held(messages: Mapping[Name, Message]) -> Held:
 
 
 def difference(ours: Held, answer: Object) -> Difference | None:
-    """From what the hub says about the buckets that differ. None: it does not know digests, and has sent a list."""
+    """Compares with what the hub returned for the buckets that differ. Returns None if the hub does not support digests
+    and has sent a list.
+    """
     if answer.get("kind") != "Digest":
         return None
     theirs: dict[str, str] = answer["items"]

@@ -1,6 +1,6 @@
 """Messages as CloudEvents 1.0, in the structured JSON mode. Pure.
 
-The mark travels in extension attributes. A CloudEvents Integer has 32 bits, so the hub's revision is a String.
+The version travels in extension attributes. A CloudEvents Integer has 32 bits, so the hub's revision is a String.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from shoal.fleet.bus.interface import RELEASED as RELEASED
 Object = dict[str, Any]
 
 STATUS, GONE = PREFIX + "status", PREFIX + "gone"
-"""Of a worker. Gone: nothing is left of what was deleted."""
+"""Types that a worker sends. Gone: nothing is left of what was deleted."""
 OF_HUB, OF_WORKER = (PUT, DELETED, RELEASED), (STATUS, GONE)
 
 CONTENT_TYPE = "application/cloudevents+json"
@@ -45,12 +45,14 @@ class Event:
         return subjects.of_cluster(self.hub, channel, self.worker, self.name)
 
     def message(self) -> Message:
-        """Of one that the hub wants something by."""
+        """Converts an event of the hub to a BusMessage."""
         return Message(self.name, self.mark, self.type == DELETED, self.data or {}, self.time)
 
 
 def of_watch(kind: str, managed: Object, hub: str, worker: str, time: str) -> Event:
-    """What an event of the Kubernetes watch says. DELETED is of the selection: it is gone, or another worker's."""
+    """Converts an event of the Kubernetes watch. DELETED refers to the field selector: the object is gone, or belongs
+    to another worker.
+    """
     message = message_of(managed, time)
     type_ = RELEASED if kind == "DELETED" else message.type
     return Event(type_, hub, worker, message.name, message.mark, None if type_ == RELEASED else managed, time)
@@ -61,7 +63,7 @@ def encode(event: Event, time: str) -> bytes:
     source = f"/hubs/{event.hub}" + ("" if event.type in OF_HUB else f"/workers/{event.worker}")
     envelope: Object = {
         "specversion": "1.0",
-        # A worker may say different things about one revision of the hub's.
+        # A worker may send different reports about one revision of the hub.
         "id": id_ if event.type in OF_HUB else f"{id_}.{time}",
         "source": source,
         "type": event.type,
@@ -80,8 +82,9 @@ def encode(event: Event, time: str) -> bytes:
 
 
 def decode(subject: str, text: bytes) -> Event:
-    """What came under a subject. ValueError says why it is not believed: a worker can be held to the subjects it may
-    publish under, to nothing else, so the envelope has to say the same."""
+    """Decodes the message of a subject. Raises ValueError if it cannot be trusted: a worker can only be restricted to
+    the subjects it may publish under, so the envelope has to match the subject.
+    """
     try:
         said = orjson.loads(text)
         namespace, name = said["subject"].split("/")
@@ -107,7 +110,7 @@ def decode(subject: str, text: bytes) -> Event:
 
 
 def headers(event: Event) -> dict[str, str]:
-    """By which a publisher knows what it has sent without reading all of it."""
+    """Headers from which a publisher knows what it has sent without reading the payload."""
     mark = event.mark
     return {
         "Content-Type": CONTENT_TYPE,
@@ -120,7 +123,7 @@ def headers(event: Event) -> dict[str, str]:
 
 
 def of_headers(found: dict[str, str]) -> tuple[str, Mark] | None:
-    """Type and mark. None: the message is not ours."""
+    """Returns type and version; None if the message is not one of Shoal's."""
     try:
         numbers = (int(found[key]) for key in (_GENERATION, _EPOCH, _REVISION))
         return found[_TYPE], Mark(found[_UID], *numbers)

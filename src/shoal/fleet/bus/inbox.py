@@ -1,4 +1,4 @@
-"""What a worker was told last about each ManagedCluster, whichever way it came; and who wants to know."""
+"""The latest message about each ManagedCluster, whichever bus delivered it, and the handlers to notify."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Inbox:
     def __init__(self) -> None:
         self._listeners: list[Told] = []
         self._marks: dict[Name, Mark] = {}
-        """Also of what was released: what is older than that may still come."""
+        """Also of released ones: older messages may still arrive."""
         self.messages: dict[Name, Message] = {}
 
     def listen(self, told: Told) -> None:
@@ -29,17 +29,17 @@ class Inbox:
         self.tell(name)
 
     def recall(self, message: Message) -> None:
-        """One that was heard before this process was started."""
+        """Adds a message that was received before this process started."""
         self._marks[message.name] = message.mark
         self.messages[message.name] = message
 
     def release(self, name: Name) -> None:
-        """The hub does not have it for this worker any more, which deletes nothing."""
+        """The hub no longer has it assigned to this worker. This deletes nothing."""
         if self.messages.pop(name, None) is not None:
             self.tell(name)
 
     def clear(self) -> None:
-        """What comes from now on is another hub's: marks of two hubs tell nothing about each other."""
+        """Forgets everything before another hub is followed: versions of two hubs cannot be compared."""
         self._marks.clear()
         for name in list(self.messages):
             self.release(name)

@@ -1,7 +1,7 @@
-"""The seam between hub and worker: what a worker is told, and what it says in return.
+"""The interface between hub and worker: messages to a worker, and its reports.
 
-Messages are levels, not edges: each carries the whole of what is wanted, with the marks that tell an older one from
-a newer. They may come twice, late or only the last of many; a deletion is a message too, and silence is not one.
+Messages are level-triggered: each carries the whole desired state and a version that orders it. They may arrive twice,
+late, or only the last of many. A deletion is a message too; silence is not one.
 """
 
 from __future__ import annotations
@@ -19,32 +19,33 @@ Name = tuple[str, str]
 
 PREFIX = "dev.shoal.managedcluster."
 PUT, DELETED, RELEASED = PREFIX + "put", PREFIX + "deleted", PREFIX + "released"
-"""What the hub says, as CloudEvents call it. Deleted: all of it is to go. Released: it is not this worker's any more,
-which deletes nothing."""
+"""Types that the hub sends, as CloudEvents names them. Deleted: everything has to be deleted. Released: it is no longer
+assigned to this worker, which deletes nothing.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How old a message is: of which object, of which state of it, for which time it was given to a worker."""
+    """The version of a message: which object, which state of it, which assignment to a worker."""
 
     uid: str
     generation: int
     epoch: int
     revision: int
-    """Of the hub's store: one line for all its objects."""
+    """Revision of the hub's store: one sequence for all its objects."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What the hub wants of a worker about one ManagedCluster."""
+    """The desired state of one ManagedCluster for a worker."""
 
     name: Name
     mark: Mark
     deleting: bool
-    """The tombstone: everything of it is to go, then the worker acknowledges."""
+    """Tombstone: everything has to be deleted, then the worker acknowledges."""
     managed: Object = field(compare=False)
     time: str = field(default="", compare=False)
-    """When it was sent, or came: for people only. What is older than what, the mark tells."""
+    """When it was sent or received; for people only. The version decides which message is older."""
 
     @property
     def type(self) -> str:
@@ -61,50 +62,51 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a worker says about a ManagedCluster it hosts."""
+    """What a worker reports about a ManagedCluster it hosts."""
 
     status: Object
-    """The whole status, made of the one in the message."""
+    """The whole status, built from the one in the message."""
     kubeconfig: str = ""
-    """Published before the status is; empty: there is none yet."""
+    """Published before the status; empty if there is none yet."""
     verify: bool = False
-    """Whether the hub still has the kubeconfig is to be looked at, even if the status says what it said."""
+    """Check that the hub still has the kubeconfig, even if the status has not changed."""
 
 
 Told = Callable[[Name], None]
-"""Called when there is something new about that ManagedCluster."""
+"""Called when there is news about that ManagedCluster."""
 
 
 class Bus(Protocol):
     @property
     def live(self) -> bool:
-        """The link is up, and what is known is the newest. While it is not, nothing needs to be said: when it is again,
-        whoever listens is told of everything anew."""
+        """The link is up and the cache is current. While it is not, nothing needs to be reported: when it is again,
+        handlers are called for everything.
+        """
 
     def listen(self, told: Told) -> None: ...
 
     async def run(self) -> None:
-        """Brings messages, for ever."""
+        """Receives messages, forever."""
 
     def newest(self, name: Name) -> Message | None:
         """None: nothing is known. That is no reason to delete anything."""
 
     async def hub_id(self) -> str:
-        """Which hub this is: another store is another hub, whatever its address."""
+        """Id of the hub: another store is another hub, whatever its address."""
 
     async def report(self, message: Message, report: Report) -> None:
-        """Refused as a Conflict when the hub is further than the message."""
+        """Fails with a Conflict when the hub is ahead of the message."""
 
     async def acknowledge(self, message: Message) -> None:
-        """Nothing of it is left here: the hub may forget it."""
+        """Confirms that nothing of it is left here: the hub may delete it."""
 
 
 class NameTaken(ShoalError):
-    """The hub has something else by the name a report needs."""
+    """The hub has another object with the name that the report needs."""
 
 
 def event_id(mark: Mark, type_: str) -> str:
-    """The same for the same thing said twice, by whichever way."""
+    """The same for the same event sent twice, over either bus."""
     return f"{mark.uid}.{mark.epoch}.{mark.revision}.{type_.removeprefix(PREFIX)}"
 
 

@@ -1,7 +1,8 @@
-"""The one door to NATS: a connection that is made anew for ever, and of JetStream what the bus needs.
+"""The only importer of the NATS client: a connection that reconnects forever, and the parts of JetStream that the bus
+needs.
 
-A Session is one connection: when it breaks, all that was asked over it fails with Lost, and whoever follows a stream
-begins again. Nothing is buffered for a server that is not there.
+A JetStreamSession is one connection. When it breaks, all its requests fail with BusUnavailable, and consumers start
+again. Nothing is buffered for a server that is not there.
 """
 
 from __future__ import annotations
@@ -34,25 +35,25 @@ log = logging.getLogger("shoal.fleet")
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 ANSWER_SECONDS, PING_SECONDS = 5.0, 5
 BATCH, BATCH_SECONDS, HEARTBEAT_SECONDS = 256, 60.0, 5.0
-"""Of one request for messages, which the server beats for while there are none."""
+"""Of one pull request, during which the server sends heartbeats while there are no messages."""
 ACK_SECONDS = 5.0
-"""After which a message nobody has acknowledged comes again."""
+"""After which an unacknowledged message is redelivered."""
 FORGOTTEN_SECONDS = 60.0
-"""After which the server forgets who follows under no name and has left."""
+"""After which the server deletes an ephemeral consumer that has left."""
 OVERTAKEN = 10071
-"""JetStream's error: the subject has another last message than the publisher believes."""
+"""JetStream error code: the last sequence of the subject is not the expected one."""
 
 
 class Lost(Later):
-    """The server did not answer: what it was asked to do may have happened or not."""
+    """The server did not answer: the request may or may not have been executed."""
 
 
 class Overtaken(Later):
-    """The last message of the subject is not the one the publisher knows."""
+    """The last message of the subject is not the one the publisher expects."""
 
 
 class BusError(ShoalError):
-    """The server answers, and cannot be the bus."""
+    """The server answers but cannot be used as the bus."""
 
     def __init__(self, message: str, hint: str = "", exit_code: int = 1) -> None:
         super().__init__(message)
@@ -66,7 +67,7 @@ class Delivered:
     headers: dict[str, str]
     sequence: int
     pending: int
-    """How many more there are at the moment."""
+    """Messages that are still to come at this moment."""
     acknowledge: Callable[[], Awaitable[None]]
 
 
@@ -83,25 +84,27 @@ class Session:
             raise _no_jetstream() from error
 
     async def ensure_stream(self, name: str, subjects: str) -> None:
-        """Of which the last message of each subject is kept, on disk."""
+        """Creates a stream that keeps the last message of each subject, on disk."""
         config = api.StreamConfig(
             name=name, subjects=[subjects], max_msgs_per_subject=1, storage=api.StorageType.FILE, allow_direct=True
         )
         with _ours():
             try:
-                await self._stream.stream_info(name)  # its replicas and limits are the operator's
+                await self._stream.stream_info(name)  # Its replicas and limits are up to the operator.
             except nats.js.errors.NotFoundError:
                 await self._stream.add_stream(config)
 
     async def publish(self, subject: str, data: bytes, headers: dict[str, str], expected: int | None = None) -> int:
-        """The sequence it got, once the server has it. `expected`: that of the last message of the subject; 0: none."""
+        """Returns the sequence once the server has stored the message. `expected` is the sequence of the last message
+        of the subject; 0: none.
+        """
         if expected is not None:
             headers = {**headers, api.Header.EXPECTED_LAST_SUBJECT_SEQUENCE.value: str(expected)}
         with _ours():
             return (await self._stream.publish(subject, data, headers=headers)).seq
 
     async def last(self, stream: str, subject: str) -> tuple[dict[str, str], int] | None:
-        """Headers and sequence of the last message of a subject."""
+        """Returns headers and sequence of the last message of a subject."""
         with _ours():
             try:
                 found = await self._stream.get_last_msg(stream, subject)
@@ -110,15 +113,16 @@ class Session:
         return dict(found.headers or {}), int(found.seq or 0)
 
     async def purge(self, stream: str, subject: str, until: int = 0) -> None:
-        """`until`: what came later than that sequence stays."""
+        """Messages after `last_sequence` stay."""
         with _ours():
             await self._stream.purge_stream(stream, seq=until + 1 if until else None, subject=subject)
 
     async def consumer(
         self, stream: str, subject: str, durable: str = "", *, anew: bool = False, headers_only: bool = False
     ) -> tuple[str, int]:
-        """Its name, and how many messages wait for it: first the last one of each subject. A durable one is found where
-        it was left, unless it is begun `anew`; without a name it ends with the session."""
+        """Returns its name and how many messages are pending: first the last one of each subject. A durable consumer
+        continues where it was, unless `recreate` is set. An unnamed one ends with the session.
+        """
         config = api.ConsumerConfig(
             name=durable or self._connection.new_inbox().rpartition(".")[2],
             durable_name=durable or None,
@@ -140,7 +144,7 @@ class Session:
         return str(info.name), int(info.num_pending or 0)
 
     async def follow(self, stream: str, consumer: str) -> AsyncIterator[Delivered]:
-        """Messages as they come, for ever."""
+        """Yields messages as they come, forever."""
         inbox = self._connection.new_inbox()
         asked = {
             "batch": BATCH,
@@ -161,13 +165,15 @@ class Session:
                         left -= 1
                         yield _delivered(message)
                     elif status in ("404", "408"):
-                        break  # that request has had its time
+                        break  # The pull request has expired.
                     elif status != "100":
                         raise Lost(f"the server says {status} {(message.headers or {}).get('Description', '')}".strip())
 
 
 class Link:
-    """`who` is what the server's operator sees; it is also the prefix of its inboxes, which nobody else may read."""
+    """`client_name` is what the server's operator sees. It is also the prefix of its inboxes, which no other client may
+    read.
+    """
 
     def __init__(self, settings: BusSettings, clock: Clock, who: str) -> None:
         self._settings, self._clock, self._who = settings, clock, who
@@ -184,7 +190,7 @@ class Link:
             self._session.ended.set()
 
     async def run(self, serve: Callable[[Session], Awaitable[None]]) -> None:
-        """Over one connection after the other."""
+        """Calls `serve` on one connection after another."""
         pause = FIRST_PAUSE
         while True:
             try:
@@ -216,7 +222,7 @@ async def _until_ended(session: Session, serving: Awaitable[None]) -> None:
 
 
 async def check_bus(settings: BusSettings, who: str) -> None:
-    """BusError: that server is none. One that does not answer may come yet."""
+    """Raises BusError if the server cannot be the bus. A server that does not answer may still come up."""
     try:
         async with connected(settings, who):
             pass
@@ -248,7 +254,7 @@ async def connected(settings: BusSettings, who: str) -> AsyncIterator[Session]:
         await connection.connect(
             list(settings.servers),
             name=who,
-            # One attempt, and no reconnection: both are ours to repeat.
+            # One attempt and no reconnection: NatsConnection.run retries.
             allow_reconnect=False,
             max_reconnect_attempts=1,
             reconnect_time_wait=0,
@@ -275,7 +281,9 @@ async def connected(settings: BusSettings, who: str) -> AsyncIterator[Session]:
 
 
 def read_credentials(file: Path) -> tuple[bytes, Ed25519PrivateKey]:
-    """The JWT and the key of a .creds file. Its seed is base32: two bytes of prefix, the key, two bytes of checksum."""
+    """Returns the JWT and the key of a .creds file. Its seed is base32: two bytes of prefix, the key, two bytes of
+    checksum.
+    """
     try:
         lines = file.read_text().splitlines()
         token = _after(lines, "BEGIN NATS USER JWT")
@@ -318,8 +326,9 @@ def _nanoseconds(seconds: float) -> int:
 
 
 def _heed_cancellation() -> None:
-    """NATS's client waits with `asyncio.wait_for`, which before Python 3.12 forgets a cancellation that comes together
-    with the answer."""
+    """NATS's client waits with `asyncio.wait_for`, which before Python 3.12 loses a cancellation that arrives together
+    with the result.
+    """
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
@@ -327,7 +336,7 @@ def _heed_cancellation() -> None:
 
 @contextmanager
 def _ours() -> Iterator[None]:
-    """NATS's errors as ours."""
+    """Translates NATS errors."""
     try:
         yield
         _heed_cancellation()

@@ -1,6 +1,6 @@
-"""The bus over NATS, on the worker's side: levels come down one subject each, what the worker says goes up.
+"""The bus over NATS, worker side: desired state comes on one subject per cluster, reports go up.
 
-The worker has the hub's API as well: by that it joins, beats, and publishes kubeconfigs, which never travel here.
+The worker also uses the hub's API: to join, to renew its Lease, and to publish kubeconfigs, which never go over NATS.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class NatsBus:
         self._link = Link(settings, clock, subjects.worker_consumer(worker))
         self._inbox = Inbox()
         self._followed = ""
-        """The hub all of that is of."""
+        """Id of the hub that the cached messages are from."""
 
     @property
     def live(self) -> bool:
@@ -58,7 +58,8 @@ class NatsBus:
         if hub != self._followed:
             self._inbox.clear()
         stream = subjects.stream_name(hub, subjects.CLUSTERS)
-        # A link that comes back goes on where it was; a process that starts has nothing, and takes the last of each.
+        # A link that comes back continues where it was; a process that starts has nothing and takes the last message of
+        # each.
         consumer, _ = await session.consumer(
             stream,
             subjects.of_worker(hub, subjects.CLUSTERS, self._worker),
@@ -68,7 +69,7 @@ class NatsBus:
         kind, self._followed = RESUME if hub == self._followed else LIST, hub
         self._traffic.up(kind)
         try:
-            self._inbox.tell_all()  # what was said last may not have come through
+            self._inbox.tell_all()  # The last reports may have been lost.
             async for delivered in session.follow(stream, consumer):
                 self._take(delivered)
                 await delivered.acknowledge()
@@ -88,7 +89,7 @@ class NatsBus:
         self._inbox.take(event)
 
     async def report(self, message: Message, report: Report) -> None:
-        """Where the hub is further than the message it drops the report, and this worker is told of the newer one."""
+        """If the hub is ahead of the message it drops the report, and this worker receives the newer message."""
         differs = report.status != fleet.status_of(message.managed)
         if report.kubeconfig and (differs or report.verify):
             await at_hub.publish_kubeconfig(self._hub, message, report.kubeconfig)

@@ -1,4 +1,4 @@
-"""The Secret at the hub with the kubeconfig of a ManagedCluster. It is the ManagedCluster's, and goes with it. Pure."""
+"""The Secret at the hub with the kubeconfig of a ManagedCluster, which owns it. Pure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def is_of(secret: Object, uid: str) -> bool:
 
 
 def is_left_over(secret: Object, managed: Object) -> bool:
-    """Whether it was of an earlier ManagedCluster of that name."""
+    """True if it belongs to an earlier ManagedCluster of that name."""
     owners = secret["metadata"].get("ownerReferences") or ()
     return any(
         owner.get("kind") == fleet.MANAGED_CLUSTER

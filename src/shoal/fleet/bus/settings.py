@@ -1,4 +1,4 @@
-"""Which bus a hub and its workers speak over. Pure."""
+"""Settings of the bus between a hub and its workers. Pure."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class BusSettings:
 
 
 def bus_settings(text: str, credentials: Path | None) -> BusSettings:
-    """Of `watch`, or URLs with commas. ValueError says what is wrong with it."""
+    """Parses `watch`, or comma-separated URLs. Raises ValueError with the reason."""
     if text == "watch":
         if credentials is not None:
             raise ValueError("--bus-creds goes with --bus nats://HOST:PORT")
         return BusSettings()
     servers = tuple(each.strip() for each in text.split(","))
     if not all(map(_is_server, servers)):
-        # What was given is not repeated: it may hold a password.
+        # The value is not repeated: it may contain a password.
         raise ValueError("--bus: give watch, or URLs of NATS servers such as nats://10.0.0.1:4222 or tls://bus:4222")
     return BusSettings(servers, credentials)
 

@@ -1,9 +1,10 @@
-"""Where messages go on a NATS server: one subject per ManagedCluster and worker, in two streams per hub. Pure.
+"""NATS subjects: one per ManagedCluster and worker, in two streams per hub. Pure.
 
-shoal.<hub>.clusters.<worker>.<namespace>.<name>   what the hub wants of the worker
-shoal.<hub>.status.<worker>.<namespace>.<name>     what the worker says
+shoal.<hub>.clusters.<worker>.<namespace>.<name>   desired state, from the hub
 
-The hub is the id of its store. A name may have dots, so it comes last; the others have none.
+shoal.<hub>.status.<worker>.<namespace>.<name>     status, from the worker
+
+The hub is the id of its store. A name may contain dots, so it comes last; the other parts contain none.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from shoal.fleet.bus.interface import Name
 
 CLUSTERS, STATUS = "clusters", "status"
 HUB = "shoal-hub"
-"""Its consumer, and how it calls itself at the server; a worker is its own consumer there."""
+"""The hub's consumer and client name at the server; a worker has its own."""
 
 
 def stream_name(hub: str, channel: str) -> str:
@@ -36,7 +37,7 @@ def of_any_worker(hub: str, channel: str, name: Name) -> str:
 
 
 def split(subject: str) -> tuple[str, Name] | None:
-    """Worker and name. None: it is no such subject."""
+    """Returns worker and name; None if it is no such subject."""
     parts = subject.split(".", 5)
     if len(parts) != 6 or parts[0] != "shoal" or not all(parts):
         return None

@@ -1,4 +1,4 @@
-"""What goes over a worker's link to its hub, counted; and since when it is cut."""
+"""Metrics of a worker's link to its hub: bytes, messages, resyncs, and since when it is down."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from shoal.clock import Clock
 
 RESUME, DIGEST, LIST = "resume", "digest", "list"
-"""How the link got in step again: it went on where it was cut, only what differs was fetched, or all of it."""
+"""How the link got in sync again: it resumed the watch, fetched only what differs, or listed everything."""
 Series = tuple[str, str, Callable[[], float], str]
-"""Name, text, value and labels of a metric."""
+"""Name, help text, value and labels of a metric."""
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class Traffic:
             self._cut = self.clock.monotonic()
 
     def lag(self) -> float:
-        """Seconds for which nothing can have been heard of the hub."""
+        """Seconds since when nothing can have been received from the hub."""
         return 0.0 if self._cut is None else self.clock.monotonic() - self._cut
 
     def counters(self) -> list[Series]:

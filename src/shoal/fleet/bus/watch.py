@@ -1,8 +1,8 @@
-"""The bus over the Kubernetes API itself: the worker watches the ManagedClusters given to it, and writes their status.
+"""The bus over the Kubernetes API: the worker watches the ManagedClusters assigned to it and writes their status.
 
-The hub's side needs no publisher: its store orders the messages and keeps them, its watch resumes where it was cut.
-Where it cannot, the worker says by a digest what it has, and fetches what differs. What it knew before it was started
-anew is recalled by whoever kept it.
+The hub needs no publisher: its store orders and keeps the messages, and its watch resumes where it was cut. If it
+cannot resume, the worker sends a digest of what it has and fetches what differs. What it knew before a restart is
+loaded by `load_messages`.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ log = logging.getLogger("shoal.fleet")
 
 Object = dict[str, Any]
 Recall = Callable[[str], Awaitable[list[Message]]]
-"""What was heard of the hub of that id before."""
+"""Returns the messages that were saved from the hub with that id."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
-"""Seconds between attempts, up to as much again: a link that comes back after days is noticed within seconds, and a
-thousand workers do not come at once."""
+"""Seconds between attempts, up to twice as long: a link that comes back after days is noticed within seconds, and a
+thousand workers do not reconnect at once.
+"""
 AT_ONCE = 4
 """Objects fetched at a time, over as many connections."""
 
@@ -57,9 +58,9 @@ class WatchBus:
         self._inbox = Inbox()
         self._selector = f"status.assignedWorker={worker}"
         self._followed = ""
-        """The hub all of that is of."""
+        """Id of the hub that the cached messages are from."""
         self._revision = ""
-        """Everything up to here has been heard; empty: that is not certain."""
+        """Everything up to here has been received; empty if that is not certain."""
 
     @property
     def live(self) -> bool:
@@ -72,7 +73,7 @@ class WatchBus:
         return self._inbox.messages.get(name)
 
     async def hub_id(self) -> str:
-        return await at_hub.hub_id(self._plain)  # with every heartbeat: that is not traffic of the bus
+        return await at_hub.hub_id(self._plain)  # Called with every heartbeat, which is not bus traffic.
 
     async def run(self) -> None:
         pause = FIRST_PAUSE
@@ -94,7 +95,7 @@ class WatchBus:
             pause = min(pause * 2, LONGEST_PAUSE)
 
     async def _prepare(self) -> str:
-        """What can be known before the watch; answers how the link gets in step again, if it is not."""
+        """Does what is possible before the watch. Returns how the link gets in sync again, if it is not."""
         hub = await at_hub.hub_id(self._hub)
         if hub != self._followed:
             self._inbox.clear()
@@ -108,7 +109,7 @@ class WatchBus:
         return await self._resync()
 
     async def _resync(self) -> str:
-        """Answers how."""
+        """Returns how the link was resynced."""
         ours = held(self._inbox.messages)
         if ours.revisions:
             query = {"fieldSelector": self._selector, "digest": ours.text}
@@ -137,16 +138,17 @@ class WatchBus:
                 try:
                     self._take("MODIFIED", await self._hub.get(MANAGED_CLUSTERS, name[1], name[0]))
                 except (NotFound, Forbidden):
-                    self._inbox.release(name)  # since then; the watch goes on from before that
+                    self._inbox.release(name)  # Changed since then; the watch continues from before that.
 
-        # All have ended when one has failed: none may come later, into what is known of another hub.
+        # All have ended when one has failed: none may be applied later, to the cache of another hub.
         for end in await asyncio.gather(*map(fetch, names), return_exceptions=True):
             if end is not None:
                 raise end
 
     async def _watch(self, kind: str) -> bool:
-        """Until the watch ends; tells whether it brought more than its confirmation: a hub that ends it at once is
-        spared."""
+        """Runs until the watch ends. Returns whether it delivered more than its confirmation, so that a hub that ends
+        it at once is not hammered.
+        """
         told = 0
         query = {"resourceVersion": self._revision, "fieldSelector": self._selector}
         query |= {"allowWatchBookmarks": "true", "confirm": "true"}
@@ -157,7 +159,7 @@ class WatchBus:
             self._revision = obj["metadata"]["resourceVersion"]
             if event["type"] == "BOOKMARK" and not self.live:
                 self._traffic.up(kind)
-                # What this worker has to say may not have come through, or have been held back meanwhile.
+                # Reports may have been lost or held back meanwhile.
                 self._inbox.tell_all()
         return told > 1
 

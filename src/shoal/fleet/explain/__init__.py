@@ -1,1 +1,1 @@
-"""Why a ManagedCluster is where it is, or waits."""
+"""Explains why a ManagedCluster is on its Worker, or why it is unschedulable."""

@@ -1,4 +1,6 @@
-"""Single changes, of a ManagedCluster or of one Worker, that might let it be hosted. Pure: each is tried elsewhere."""
+"""Single changes to a ManagedCluster or to one Worker that might let it be hosted. Pure; the caller tries each of
+them.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +23,15 @@ Object = dict[str, Any]
 @dataclass(frozen=True, slots=True)
 class Change:
     text: str
-    """What to do, as a person would say it."""
+    """What to do, for people."""
     of: str
-    """The Worker's name; empty: of the ManagedCluster."""
+    """The Worker's name; empty: the change is to the ManagedCluster."""
     changed: Object
-    """That object, as it would be."""
+    """The object after the change."""
 
 
 def of_cluster(managed: Object, workers: list[Object]) -> Iterator[Change]:
-    """The smaller ones first."""
+    """Smaller changes come first."""
     spec = fleet.spec_of(managed)
     for text, taint in _taints(workers).items():
         exact = {"key": taint["key"], "operator": "Equal", "value": taint["value"], "effect": taint["effect"]}
@@ -49,7 +51,7 @@ def of_cluster(managed: Object, workers: list[Object]) -> Iterator[Change]:
 
 
 def asking_nodes(managed: Object, number: int, pool: str = "") -> Object:
-    """Of that pool; of spec.nodes where none is named."""
+    """Sets the number of nodes of that pool, or spec.nodes without one."""
     spec = fleet.spec_of(managed)
     if not pool:
         return {**managed, "spec": {**spec, "nodes": number}}

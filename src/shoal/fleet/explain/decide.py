@@ -1,7 +1,8 @@
-"""Why a ManagedCluster is on its Worker, or why it waits and what single change would let it be hosted. Pure.
+"""Explains why a ManagedCluster is on its Worker, or why it is unschedulable and which single change would let it be
+hosted. Pure.
 
-It is the scheduler's own filters and scores, looked at from outside; a ManagedCluster that has a Worker is looked at as
-if it were to be placed now, with everything else where it is.
+It runs the scheduler's own filters and scores. A ManagedCluster that has a Worker is evaluated as if it were to be
+scheduled now, with everything else where it is.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ ROOM = "room"
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One Worker: what each filter says of it (empty: nothing against it), and its points where all are content."""
+    """One Worker: the message of each filter (empty if it passes), and its scores if all pass."""
 
     worker: str
     refused: dict[str, str]
@@ -47,20 +48,20 @@ class Verdict:
 @dataclass(frozen=True, slots=True)
 class Explanation:
     worker: str
-    """That hosts it; empty: nobody."""
+    """The Worker that hosts it; empty if none does."""
     best: str
-    """That would be chosen now; empty: nobody."""
+    """The Worker that would be selected now; empty if none fits."""
     reason: str
     message: str
-    """Why nobody would be."""
+    """Why no Worker would be selected."""
     verdicts: list[Verdict]
     """The best first, then those that do not fit, by name."""
     changes: list[str]
-    """Each alone would let it be hosted; none are looked for where it fits."""
+    """Each change alone would let it be hosted. Empty if it fits."""
 
 
 def explain(managed: Object, workers: Sequence[Object], others: Sequence[Object], config: Object | None) -> Explanation:
-    """`others`: all other ManagedClusters. `config`: what is said about Workers made by themselves."""
+    """`others` are all other ManagedClusters. `config` is the ConfigMap of auto-created Workers."""
     there = snapshot(workers, others)
     view = there.view(managed)
     chosen = choose(view, there.workers())
@@ -101,7 +102,7 @@ def _is_hosted(managed: Object, there: Snapshot) -> bool:
 
 
 def _fewer_nodes(managed: Object, there: Snapshot) -> list[str]:
-    """Of each pool the most that somebody has room for: where some fit, fewer do."""
+    """Suggests for each pool the most nodes that some Worker has capacity for: if some number fits, smaller ones do."""
     spec = fleet.spec_of(managed)
     asked = {"": int(spec.get("nodes") or 0)}
     asked |= {each["name"]: int(each.get("nodes") or 0) for each in spec.get("nodePools") or ()}
@@ -120,7 +121,7 @@ def _is_refused(managed: Object, there: Snapshot, pool: str, number: int) -> boo
 
 
 def _one_more(managed: Object, there: Snapshot, config: Object | None) -> list[str]:
-    """Where a Worker would be made if there might be one more of them."""
+    """Suggests a higher limit if one more auto-created Worker would help."""
     asked, workers, allowed = demand(managed), there.candidates.values(), setting(config)
     because = Waiting("", "")
     if allowed.wrong:

@@ -1,4 +1,4 @@
-"""What a Worker has, what it says of its drain or loss, and where each of its ManagedClusters could go. Pure."""
+"""Explains a Worker: its conditions, its ManagedClusters and where each could be migrated. Pure."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Hosted:
-    """A ManagedCluster of it."""
+    """A ManagedCluster of the Worker."""
 
     name: str
     phase: str
     moving: str
-    """The Worker it is on its way to; empty: none."""
+    """Migration target; empty if it is not being migrated."""
     elsewhere: str
-    """The Worker that would be chosen if this one were not there; empty: none."""
+    """The Worker that would be selected if this one did not exist; empty if none would."""
     why: str
-    """Why none would."""
+    """Why no other Worker would be selected."""
     if_lost: str
-    """What happens to it when nothing is heard of its Worker any more."""
+    """What happens to it when its Worker is lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerExplanation:
     worker: str
     said: list[tuple[str, str, str, str]]
-    """Its conditions: type, status, reason, message."""
+    """Conditions: type, status, reason, message."""
     hosted: list[Hosted]
 
 
 def explain_worker(
     name: str, workers: Sequence[Object], managed: Sequence[Object], lease: Object | None, config: Object | None
 ) -> WorkerExplanation:
-    """`managed`: all there are. `config`: the settings of moving."""
+    """`managed` are all ManagedClusters. `config` is the ConfigMap of the migration settings."""
     worker = next(each for each in workers if each["metadata"]["name"] == name)
     others = [each for each in workers if each is not worker]
     conditions = fleet.status_of(worker).get("conditions") or ()

@@ -1,0 +1,3 @@
+"""Worker health: heartbeats by Lease, the Ready condition of Workers, and its effect on the status of
+ManagedClusters.
+"""

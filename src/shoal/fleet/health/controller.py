@@ -1,7 +1,7 @@
-"""Watches over Workers: a fresh Lease makes one Running, silence makes it Lost. Nothing is moved or deleted.
+"""Worker health: a fresh Lease makes a Worker Running, silence makes it Lost. Moves and deletes nothing.
 
-Keys are names of Workers that joined. A Worker declared elsewhere has nobody who beats for it, and stays Pending. A
-Worker that is being deleted stays as long as ManagedClusters are given to it.
+Keys are Workers that joined. A Worker declared in another namespace has no Lease and stays Pending. A Worker that is
+being deleted stays as long as ManagedClusters are assigned to it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from shoal.runtime.loop import Later, Loop
 Object = dict[str, Any]
 
 SOON = 0.05
-"""Seconds: a timer that is about to go off may have gone off a little early."""
+"""Seconds by which a timer may fire early."""
 
 
 def health_loops(client: Client, clock: Clock) -> list[Loop[Key]]:
@@ -34,7 +34,7 @@ class WorkerHealth:
         self._client, self._clock = client, clock
         self._heard: dict[str, Heartbeat] = {}
         self._due: dict[Key, float] = {}
-        """When each is looked at again: one timer per Worker, however often it changes meanwhile."""
+        """When each Worker is reconciled again: one timer per Worker, however often it changes meanwhile."""
         self.loop: Loop[Key] = Loop("fleet-health", clock, self.reconcile)
         self._workers = Reflector(client, WORKERS, clock, self._worker_changed, listed=self._listed, shared=True)
         self._leases = Reflector(
@@ -59,7 +59,7 @@ class WorkerHealth:
             self.loop.queue.add(("", fleet.NAMESPACE, fleet.worker_of_lease(key[2])))
 
     def _hosting_changed(self, worker: str) -> None:
-        """It matters to one that waits to be gone."""
+        """Requeues a Worker that is being deleted."""
         key = "", fleet.NAMESPACE, worker
         obj = self._workers.objects.get(key)
         if obj is not None and fleet.is_deleting(obj):
@@ -80,17 +80,17 @@ class WorkerHealth:
             return None
 
     async def _look(self, key: Key, worker: Object) -> float | None:
-        """When to look again."""
+        """Updates the Worker and returns when to reconcile again."""
         held = fleet.WORKER_FINALIZER in (worker["metadata"].get("finalizers") or ())
         if key[1] == fleet.NAMESPACE and not held and not fleet.is_deleting(worker):
-            # Before it is ready, and so before anything is given to it.
+            # Before it is ready, and so before anything is assigned to it.
             worker = await self._hold(worker, True)
         hosted = self.standing.hosted(key[2]) if key[1] == fleet.NAMESPACE else []
         awaited = self.standing.awaited(key[2]) if hosted is not None and key[1] == fleet.NAMESPACE else None
         heard = self._listen(key, worker)
         found = health(worker, heard, self._clock.monotonic(), rfc3339(self._clock.now()), hosted, awaited)
         if found.status is not None:
-            # Others tell conditions of it as well: what was read is what is written over.
+            # Others write conditions as well, so the patch carries the resourceVersion that was read.
             version = {"resourceVersion": worker["metadata"]["resourceVersion"]}
             patch = {"metadata": version, "status": found.status}
             worker = await self._client.merge(WORKERS, key[2], patch, key[1], "status")
@@ -106,7 +106,7 @@ class WorkerHealth:
         return await self._client.merge(WORKERS, metadata["name"], patch, metadata["namespace"])
 
     async def _is_empty(self, worker: str) -> bool:
-        """Asked of the API, not of what was seen."""
+        """Reads from the API, not from the cache."""
         found, _ = await self._client.list_all(MANAGED_CLUSTERS, fields=f"status.assignedWorker={worker}")
         return not found
 
@@ -118,7 +118,7 @@ class WorkerHealth:
         return again
 
     def _listen(self, key: Key, worker: Object) -> Heartbeat | None:
-        """The last sign of life. A Lease that is not there says nothing, and takes nothing back."""
+        """Returns the last heartbeat. A missing Lease changes nothing."""
         name = key[2]
         if key[1] != fleet.NAMESPACE:
             return None

@@ -1,8 +1,8 @@
-"""Whether a Worker is there, and what that means for the ManagedClusters given to it. Pure.
+"""Decides whether a Worker is alive, and what that means for its ManagedClusters. Pure.
 
-It is told from its Lease, by the hub's own clock: the worker's may be wrong, so what counts is when the hub saw the
-Lease change. Only for a Lease found at the start is its own time believed, and a Worker that was ready then has a while
-to show that it still is.
+It is judged from the Lease by the hub's own clock, because the worker's may be wrong: what counts is when the hub saw
+the Lease change. Only for a Lease found at startup is its own time used, and a Worker that was ready then gets a grace
+period to renew.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from shoal.objects.conditions import condition_is, get_condition, set_condition
 Object = dict[str, Any]
 
 GRACE_SECONDS = 15.0
-"""For a Worker that was ready when the hub was started, whatever the age of its Lease."""
+"""For a Worker that was ready when the hub started, whatever the age of its Lease."""
 NEVER, SILENT, HEARD = "NeverHeard", "HeartbeatMissing", "Heartbeat"
 MISSING = "WorkerMissing"
 OTHER_HUB, ACCEPTED = "AnotherHub", "Accepted"
 HOSTING, EMPTY = "HostsManagedClusters", "NothingHosted"
 NAMED = 3
-"""ManagedClusters that are named where many are meant."""
+"""The most ManagedClusters that are named in a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
     renewed: str
-    """The Lease's own time; a different one is a sign of life."""
+    """The Lease's renewTime; a different value is a heartbeat."""
     heard: float
-    """When that sign came, on the monotonic clock."""
+    """When the hub saw it, on the monotonic clock."""
     pinned: str = ""
-    """The id of another hub, which the worker says it belongs to."""
+    """Id of another hub that the worker belongs to; empty if it belongs to this one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
     status: Object | None
-    """The part of the status to write, which nobody else does; None: it is right as it is."""
+    """The status fields to write, which no other controller writes; None if they are current."""
     again: float | None
-    """When to look again if nothing is heard."""
+    """Seconds until the next check if no heartbeat comes."""
 
 
 def heartbeat(before: Heartbeat | None, lease: Object, was_ready: bool, now: float, monotonic: float) -> Heartbeat:
@@ -75,8 +75,9 @@ def health(
     hosted: Sequence[str] | None = None,
     awaited: Sequence[str] | None = None,
 ) -> Health:
-    """`hosted` are the ManagedClusters it has, `awaited` those whose end waits for its word; None: that is not known
-    yet."""
+    """`clusters` are the ManagedClusters assigned to it, `awaited` those whose deletion waits for its confirmation;
+    None means not known yet.
+    """
     left = fleet.SILENCE_SECONDS - (monotonic - heard.heard) if heard is not None else 0.0
     if heard is None:
         told = _told(worker, "Unknown", NEVER, "nothing has been heard of it yet", fleet.PENDING, now)
@@ -104,7 +105,7 @@ def _told(worker: Object, ready: str, reason: str, message: str, phase: str, now
 
 
 def _belonging(worker: Object, pinned: str, now: str) -> list[Object]:
-    """Said when it is another hub's, and taken back when it is not any more."""
+    """Sets the condition while the worker belongs to another hub, and resets it when it no longer does."""
     before: list[Object] = fleet.status_of(worker)["conditions"]
     if not pinned and get_condition(worker, fleet.HUB_ACCEPTED) is None:
         return before
@@ -124,7 +125,7 @@ def _belonging(worker: Object, pinned: str, now: str) -> list[Object]:
 
 
 def _deleting(worker: Object, hosted: Sequence[str], now: str) -> list[Object]:
-    """Why it is still there."""
+    """Says why a Worker that is being deleted still exists."""
     reason, message = EMPTY, "no ManagedCluster is given to it"
     if hosted:
         some = ", ".join(sorted(hosted)[:NAMED]) + (", …" if len(hosted) > NAMED else "")
@@ -140,7 +141,7 @@ def _deleting(worker: Object, hosted: Sequence[str], now: str) -> list[Object]:
 
 
 def is_silent(worker: Object | None) -> bool:
-    """One that has joined, and of which nothing is heard; or that is not there at all."""
+    """True for a Worker that joined and is silent, or that does not exist."""
     return worker is None or condition_is(worker, fleet.READY, "Unknown")
 
 
@@ -149,7 +150,7 @@ def says_silent(managed: Object) -> bool:
 
 
 def standing(managed: Object, worker: Object | None, now: str) -> Object | None:
-    """The status of a ManagedCluster whose Worker has fallen silent, or is heard again; None: it is right as it is."""
+    """Returns the status of a ManagedCluster whose Worker became silent or is heard again; None if it is current."""
     name = fleet.assigned_worker(managed)
     if not name or is_silent(worker) == says_silent(managed):
         return None

@@ -1,6 +1,7 @@
-"""Says at a ManagedCluster when its Worker has fallen silent, and when it is heard again. Nothing is moved or deleted.
+"""Sets the WorkerReady condition of a ManagedCluster when its Worker becomes silent and when it is heard again. Moves
+and deletes nothing.
 
-It writes at those changes only: of one whose Worker was always there it says nothing.
+It writes at those changes only: a ManagedCluster whose Worker was never silent has no such condition.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from shoal.runtime.loop import Later, Loop
 Object = dict[str, Any]
 
 AWAITED = 100
-"""ManagedClusters a Worker is told of at once."""
+"""The most awaited ManagedClusters that are listed in the status of a Worker."""
 
 
 class Standing:
@@ -37,7 +38,7 @@ class Standing:
         self._client, self._clock, self._workers, self._hosting_changed = client, clock, workers, hosting_changed
         self._awaited_changed = awaited_changed
         self._awaited: dict[str, set[Key]] = {}
-        """By Worker: those that are being deleted and were on it before."""
+        """By Worker: ManagedClusters that are being deleted and were on it before."""
         self._formers: dict[Key, tuple[str, ...]] = {}
         self._hosted: dict[str, set[Key]] = {}
         """By Worker."""
@@ -50,13 +51,13 @@ class Standing:
         self.loop.sources.append(self._managed.run)
 
     def hosted(self, worker: str) -> list[str] | None:
-        """The ManagedClusters given to a Worker, as namespace/name; None: that is not known yet."""
+        """Returns the ManagedClusters assigned to a Worker, as namespace/name; None before the list is complete."""
         if not self._managed.synced:
             return None
         return [f"{key[1]}/{key[2]}" for key in self._hosted.get(worker, ())]
 
     def awaited(self, worker: str) -> list[str]:
-        """What it has to say of that nothing is left, as namespace/name; the first of them."""
+        """Returns the first of the ManagedClusters whose cleanup the Worker has to confirm, as namespace/name."""
         return sorted(f"{key[1]}/{key[2]}" for key in self._awaited.get(worker, ()))[:AWAITED]
 
     @property
@@ -72,7 +73,7 @@ class Standing:
         self.sweep()
 
     def sweep(self) -> None:
-        """After a list: whoever was told before it, or not at all."""
+        """Enqueues after a list every ManagedCluster whose condition is outdated."""
         if self._informed:
             for key, managed in self._managed.objects.items():
                 self._look(key, managed)

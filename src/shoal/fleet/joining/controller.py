@@ -1,6 +1,7 @@
-"""The hub's side of joining: decides on requests for workers' certificates, and takes away tokens that have expired.
+"""Approves CertificateSigningRequests of workers, deletes expired join tokens and keeps the workers' namespace.
 
-A token is marked with the request before that is approved: killed in between, the loop finds its own mark.
+A token is annotated with the request before the request is approved. A controller that is killed in between finds its
+own annotation.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ Object = dict[str, Any]
 
 
 def joining_loops(client: Client, clock: Clock) -> list[Loop[Key]]:
-    """`client` is of the hub's root."""
+    """Returns the join controllers. `client` is for the hub's root."""
     return [Approval(client, clock).loop, Expiry(client, clock).loop, Home(client, clock).loop]
 
 
 class Approval:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client, self._clock = client, clock
-        # One at a time: of two requests with one token the second sees the mark of the first.
+        # One at a time: of two requests with one token, the second sees the annotation of the first.
         self.loop: Loop[Key] = Loop("fleet-joining", clock, self.reconcile, workers=1)
         self._requests = Reflector(client, REQUESTS, clock, self._changed, fields=f"spec.signerName={joining.SIGNER}")
         self.loop.sources.append(self._requests.run)
@@ -93,7 +94,7 @@ class Expiry:
 
 
 class Home:
-    """The namespace of workers is there before the first of them comes: none of them may make one."""
+    """Creates the workers' namespace before the first worker joins: workers may not create it."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client

@@ -1,7 +1,7 @@
-"""Whether a request for a worker's certificate is approved. Pure.
+"""Decides whether a worker's CertificateSigningRequest is approved. Pure.
 
-With a join token: once, for the name the token is for, and never for a name that another worker has. With a worker's
-own certificate: for itself, again. Whatever else comes is left to people.
+A join token is good once, for the name it was issued for, and never for a name that another worker has. A worker's own
+certificate is good to renew itself. Everything else is left to people.
 """
 
 from __future__ import annotations
@@ -29,27 +29,29 @@ class Verdict:
 
 
 def is_open(request: Object) -> bool:
-    """Nobody has decided on it."""
+    """True if no condition is set yet."""
     return request["spec"].get("signerName") == joining.SIGNER and not (request.get("status") or {}).get("conditions")
 
 
 def token_of(request: Object) -> str:
-    """The id of the join token it came with; empty: it came otherwise."""
+    """Returns the id of the join token the request was made with; empty if it was made with other credentials."""
     user = request["spec"].get("username") or ""
     joins = joining.is_joining(user, request["spec"].get("groups") or ())
     return user.removeprefix(joining.BOOTSTRAP_PREFIX) if joins else ""
 
 
 def store_of(request: Object) -> str:
-    """Of the worker that asks, as it says."""
+    """Returns the store id that the requesting worker claims."""
     return str((request["metadata"].get("annotations") or {}).get(fleet.STORE) or "")
 
 
 def decide(
     request: Object, asked: Asked | None, token: Token | None, worker: Object | None, now: float
 ) -> Verdict | None:
-    """`asked` is what the request says, None if it cannot be read; `token` is that it came with, None if it is gone;
-    `worker` the Worker there is by that name. None: it is not for a program to decide."""
+    """`csr_subject` is the parsed request, None if it cannot be parsed. `token` is the token it was made with, None if
+    it no longer exists. `worker` is the existing Worker of that name. Returns None if the decision is left to
+    people.
+    """
     user, groups = request["spec"].get("username") or "", request["spec"].get("groups") or ()
     renews, id_ = joining.worker_of(user, groups), token_of(request)
     if not renews and not id_:
@@ -85,7 +87,7 @@ def _with_token(request: Object, name: str, token: Token, worker: Object | None)
 
 
 def _taken(name: str, token: Token, store: str, request: Object) -> str:
-    """Why a name that somebody has is not given again; empty: it may be."""
+    """Returns why an existing name is not given again; empty if it may be."""
     if store and store != store_of(request):
         return (
             f"the name {name} belongs to another worker's store; start this one with another --name, or delete that "
@@ -101,6 +103,6 @@ def _denied(reason: str, message: str) -> Verdict:
 
 
 def decided(request: Object, verdict: Verdict) -> Object:
-    """The request with the verdict, as `/approval` takes it; the server says when."""
+    """Returns the request with the condition, as `/approval` takes it. The server sets the time."""
     condition = {"type": verdict.type, "status": "True", "reason": verdict.reason, "message": verdict.message}
     return {**request, "status": {**(request.get("status") or {}), "conditions": [condition]}}

@@ -1,7 +1,8 @@
-"""Who leaves a Worker: those of one that is drained or tainted, one by one, and those of one that is lost.
+"""Evicts ManagedClusters from Workers: one by one from a Worker that is drained or tainted, and all that may move from
+a lost one.
 
-Keys are names of Workers. One is looked at at a time, so that budgets and choices see each other. What is safe is in
-`silence` and `decide`; what is written, in `moves`.
+Keys are names of Workers. One Worker is reconciled at a time, so that budgets and target choices see each other. The
+safety rules are in `lease_expiry` and `decide`; `controller` writes.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ log = logging.getLogger("shoal.fleet")
 Object = dict[str, Any]
 
 FEW, RECOUNT_SECONDS = 10, 10.0
-"""More lost Workers than that are not told at once how many the others are."""
+"""With more lost Workers than that, the counts in their messages are not updated at once."""
 AGAIN_SECONDS = 1.0
-"""How soon those are looked at again that nobody has room for."""
+"""How soon clusters without a target are tried again."""
 
 
 class Departures:
@@ -44,17 +45,17 @@ class Departures:
         self.moves.able = self._is_able
         self.moves.listeners.append(self._hosting_changed)
         self._seen: dict[str, Seen] = {}
-        """Leases, by Worker: since when each is as it is."""
+        """Leases by Worker: since when each has its current state."""
         self._tainted: dict[str, dict[str, float]] = {}
-        """By Worker: when each taint that drives out was first seen."""
+        """By Worker: when each NoExecute taint was first seen."""
         self._active: set[str] = set()
-        """Workers that somebody leaves, or that say so still."""
+        """Workers that are being drained or evacuated, or whose conditions still say so."""
         self._lost: set[str] = set()
         self._heard: set[str] = set()
         self._too_many = False
-        """So many are lost that nobody is moved."""
+        """So many Workers are lost that nothing is migrated."""
         self._waiting = False
-        """Somebody of the Worker that is looked at may go as soon as there is room elsewhere."""
+        """A cluster of the Worker that is being reconciled could move as soon as another Worker has capacity."""
         self.loop: Loop[str] = Loop("fleet-departures", clock, self.reconcile, workers=1)
         self._workers = Reflector(client, WORKERS, clock, self._worker_changed, shared=True)
         fields = f"metadata.namespace={fleet.NAMESPACE}"
@@ -77,8 +78,9 @@ class Departures:
         self.moves.look_again(name)
 
     def _recount(self) -> None:
-        """All that are lost are told at once when it changes what becomes of them. Otherwise only the numbers they give
-        differ: where a whole fleet goes silent, one after another, they do not all look again for each."""
+        """Requeues all lost Workers at once if the limit of lost Workers is crossed. Otherwise only the counts in their
+        messages change, so in a fleet that goes silent Worker by Worker they are not all reconciled for each one.
+        """
         lost = self._silent()
         before, self._too_many = self._too_many, lost > self.moves.settings.lost_share * (lost + len(self._heard))
         for name in self._lost:
@@ -88,7 +90,7 @@ class Departures:
                 self.loop.queue.add_after(name, RECOUNT_SECONDS)
 
     def _silent(self) -> int:
-        """How many are lost that count."""
+        """Counts lost Workers, without those that are being deleted and empty."""
         there = (self.worker(name) for name in self._lost)
         return sum(worker is not None and not self._is_going(worker) for worker in there)
 
@@ -102,11 +104,11 @@ class Departures:
             self.loop.queue.add(worker)
 
     def _is_able(self, worker: str) -> bool:
-        """To take over a cluster: as it says on its Lease."""
+        """True if the worker can take over a cluster, as its Lease says."""
         return fences(self._leases.objects.get(("", fleet.NAMESPACE, fleet.lease_name(worker))))
 
     def _wants(self, managed: Object) -> bool:
-        """One that is under way goes on though a hub that starts counts the time a taint is tolerated anew."""
+        """A planned migration continues even though a hub that starts counts toleration seconds anew."""
         if not self._workers.synced:
             raise Later("the Workers have not been listed yet")
         worker = self.worker(fleet.assigned_worker(managed))
@@ -131,7 +133,7 @@ class Departures:
         return min(again) if again else None
 
     async def _without_worker(self, name: str) -> float | None:
-        """Somebody has taken the Worker away by force: what is given to it goes as it does from a lost one."""
+        """The Worker object was removed by force: its ManagedClusters are migrated as from a lost one."""
         self._active.discard(name)
         self._tainted.pop(name, None)
         if not self.moves.hosted(name):
@@ -152,7 +154,7 @@ class Departures:
     async def _say(
         self, worker: Object, going: Progress | None, lost: Progress | None, stopped: Obstacle | None
     ) -> None:
-        """What the Worker says of it. It is active as long as it says anything."""
+        """Writes the Worker's conditions. It stays active as long as it has any of them."""
         now, told, name = rfc3339(self._clock.now()), worker, worker["metadata"]["name"]
         status = departure.drained(told, going, now)
         told = {**told, "status": status} if status is not None else told
@@ -163,14 +165,14 @@ class Departures:
             if told is not worker:
                 worker = await self._client.update(WORKERS, told, "status")
             if departure.approved(worker) and condition_is(worker, fleet.READY):
-                # It was for this one silence.
+                # The approval was for this one loss.
                 patch = {"metadata": {"annotations": {departure.APPROVED: None}}}
                 await self._client.merge(WORKERS, name, patch, fleet.NAMESPACE)
         except NotFound:
             return
 
     async def _settle(self, worker: Object) -> None:
-        """Nobody says why it is not moved that is not to be."""
+        """Removes the Movable condition from clusters that no longer have to be moved."""
         if departure.is_lost(worker) or not _says_anything(worker):
             return
         for managed in self.moves.hosted(worker["metadata"]["name"]):
@@ -178,7 +180,7 @@ class Departures:
                 await self.moves.say(managed, None)
 
     async def _drain(self, name: str, worker: Object) -> tuple[Progress | None, float | None]:
-        """How far it is, and when somebody else will have to go."""
+        """Returns the progress, and when the next cluster will have to leave."""
         if not (fleet.spec_of(worker).get("drain") or departure.taints(worker)):
             return None, None
         all_due = [(managed, self._due(managed, worker)) for managed in self.moves.hosted(name)]
@@ -195,7 +197,7 @@ class Departures:
             found = self._way_out(key, managed, worker, known)
             if isinstance(found, Obstacle):
                 progress.obstacles[_title(managed)] = found
-                if not (departure.is_lost(worker) and _is_to_be_moved(managed)):  # of those it is said below
+                if not (departure.is_lost(worker) and _is_to_be_moved(managed)):  # See _evacuate.
                     await self.moves.say(managed, found)
             else:
                 await self.moves.plan(managed, found, must[key])
@@ -212,7 +214,9 @@ class Departures:
         return fixed(managed) or self._elsewhere(key, known)
 
     def _elsewhere(self, key: Key, known: dict[Demand, Waiting]) -> str | Obstacle:
-        """`known`: what was found of others that ask for the same. A move takes room and gives none."""
+        """`unschedulable_by_requirements` caches failures of equal requirements. A migration uses capacity and frees
+        none.
+        """
         asked = self.moves.berths.asked(key)
         found = known.get(asked) if asked is not None else None
         answer = found or self.moves.berths.elsewhere(key, self.moves.able)
@@ -224,12 +228,12 @@ class Departures:
         return Obstacle(answer.reason, answer.message)
 
     def _under_way(self, managed: Object) -> str:
-        """Where room is kept for it already; empty: nowhere."""
+        """Returns the Worker on which capacity is reserved for it already; empty if there is none."""
         to = fleet.moving_to(managed)
         return "" if self.moves.berths.unfit(key_of(managed), to) else to
 
     async def _evacuate(self, name: str, worker: Object) -> tuple[Progress | None, Obstacle | None, float | None]:
-        """How far it is, what stops all of it, and when to look again."""
+        """Returns the progress, what blocks the whole evacuation, and when to reconcile again."""
         if not departure.is_lost(worker):
             return None, None, None
         must = [each for each in self.moves.hosted(name) if _is_to_be_moved(each)]
@@ -260,7 +264,7 @@ class Departures:
         return departure.line_stopped(worker, lost, lost + len(self._heard), limits.lost_share)
 
     def _is_going(self, worker: Object) -> bool:
-        """Nothing is on it, and somebody has said that it is not to be: it counts no longer."""
+        """It is empty and being deleted, so it no longer counts."""
         return fleet.is_deleting(worker) and not self.moves.hosted(worker["metadata"]["name"])
 
     async def _move_lost(self, name: str, must: list[Object], lease: Object | None, progress: Progress) -> None:
@@ -269,7 +273,7 @@ class Departures:
         known: dict[Demand, Waiting] = {}
         for managed in departure.in_order(must):
             if moving.is_final(managed):
-                continue  # it goes where it was sent to
+                continue  # Its planned migration completes to its target.
             found = source(managed, lease, self.moves.settings)
             if not isinstance(found, Obstacle) and free > 0:
                 way = self._under_way(managed) or self._elsewhere(key_of(managed), known)
@@ -287,8 +291,10 @@ class Departures:
                 await self.moves.say(managed, None)
 
     async def _move(self, name: str, managed: Object, to: str) -> bool:
-        """The three steps: `managed` was read before (its revision is what is written over), the Lease is read from
-        the API now, and then it is given to the other. False: the worker was heard, or nothing is certain."""
+        """The three steps: `managed` was read before, and its revision is what the write replaces; the Lease is read
+        from the API now; then the cluster is reassigned. Returns False if the worker was heard, or if nothing is
+        certain.
+        """
         asked = self._clock.monotonic()
         try:
             lease: Object | None = await self._client.get(LEASES, fleet.lease_name(name), fleet.NAMESPACE)

@@ -1,7 +1,7 @@
-"""What is written of a ManagedCluster that is moved, and whether one of a lost Worker may be. Pure.
+"""Statuses of a ManagedCluster that is migrated, and whether one of a lost Worker may be. Pure.
 
-Each status is made of the one that was read, and is written by compare-and-swap at its resourceVersion: that, with
-what `silence` says of the Lease, is what keeps a cluster from having two holders (docs/moving.md).
+Each status is built from the one that was read and is written by compare-and-swap on its resourceVersion. Together with
+`lease_expiry` this keeps a cluster from having two holders (docs/moving.md).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from shoal.objects.conditions import condition_is, get_condition, remove_conditi
 Object = dict[str, Any]
 
 LOST, DRAIN, TAINT, REBALANCE = "WorkerLost", "Drain", "Taint", "Rebalance"
-"""Why one is moved."""
+"""Migration reasons."""
 MOVABLE_INFRASTRUCTURE = "embedded"
-"""The others' control planes are on machines that do not move."""
+"""Other infrastructures have their control planes on machines that do not move."""
 
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Why it is not moved."""
+    """Why it is not migrated."""
 
     reason: str
     message: str
@@ -33,10 +33,10 @@ class Obstacle:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where its next holder has its data from."""
+    """Where its next holder restores the data from."""
 
     restore: Object | None
-    """`status.restoreFrom`; None: it never held anything, and begins."""
+    """`status.restoreFrom`; None: it never held anything and starts empty."""
 
 
 def fixed(managed: Object) -> Obstacle | None:
@@ -47,7 +47,9 @@ def fixed(managed: Object) -> Obstacle | None:
 
 
 def source(managed: Object, lease: Object | None, settings: Settings) -> Source | Obstacle:
-    """Of one whose worker is lost. It moves only if that worker is known to refuse changes of it by now."""
+    """Returns the restore source of a cluster whose worker is lost. It migrates only if that worker is known to refuse
+    writes to it by now.
+    """
     obstacle = fixed(managed)
     if obstacle is not None:
         return obstacle
@@ -71,19 +73,19 @@ def source(managed: Object, lease: Object | None, settings: Settings) -> Source 
 
 
 def _never_writable(managed: Object, lease: Object | None) -> bool:
-    """A worker that fences lets nobody change what it has not confirmed: unless it saw another spec meanwhile."""
+    """A fencing worker allows no write before it has confirmed the cluster, unless it saw another spec meanwhile."""
     given = get_condition(managed, fleet.SCHEDULED) or {}
     return fences(lease) and given.get("observedGeneration") == managed["metadata"].get("generation")
 
 
 def fences(lease: Object | None) -> bool:
-    """Whether a worker says that it refuses changes of what it may have lost, and can take over what others had."""
+    """True if the worker says that it refuses writes to clusters it may have lost, and can take over others."""
     annotations = (lease or {"metadata": {}})["metadata"].get("annotations") or {}
     return bool(annotations.get(fleet.FENCES) == "true")
 
 
 def _age(backup: Object, lease: Object | None) -> float | None:
-    """At the last heartbeat; both times are by the worker's clock."""
+    """Age of the backup at the last heartbeat; both times are from the worker's clock."""
     try:
         heard = datetime.fromisoformat(str(((lease or {}).get("spec") or {}).get("renewTime")))
         return (heard - datetime.fromisoformat(str(backup.get("time")))).total_seconds()
@@ -92,7 +94,7 @@ def _age(backup: Object, lease: Object | None) -> float | None:
 
 
 def rebound(managed: Object, to: str, reason: str, found: Source, now: str) -> Object:
-    """The status that gives it to another Worker."""
+    """Returns the status that reassigns it to another Worker."""
     before, status = fleet.assigned_worker(managed), bound(managed, to, now)
     status = _without_final({key: value for key, value in status.items() if key not in ("move", "restoreFrom")})
     if found.restore is not None:
@@ -103,7 +105,7 @@ def rebound(managed: Object, to: str, reason: str, found: Source, now: str) -> O
 
 
 def planned(managed: Object, to: str, reason: str, now: str) -> Object:
-    """The status that asks its Worker to send it on."""
+    """Returns the status that asks its Worker to send it."""
     here = fleet.assigned_worker(managed)
     move = {"from": here, "to": to, "reason": reason, "since": now}
     status = {**_without_final(fleet.status_of(managed)), "move": move}
@@ -113,13 +115,15 @@ def planned(managed: Object, to: str, reason: str, now: str) -> Object:
 
 
 def taken_back(managed: Object, because: Obstacle, now: str) -> Object:
-    """The status that leaves it where it is."""
+    """Returns the status that leaves it where it is."""
     status = {key: value for key, value in _without_final(fleet.status_of(managed)).items() if key != "move"}
     return _moving({**managed, "status": status}, "False", because.reason, because.message, now)
 
 
 def arrived(managed: Object, now: str) -> Object | None:
-    """The status of one that is up where it went; None: it is not, or that was said."""
+    """Returns the status of a cluster that is ready on its new Worker; None if it is not, or if the status says so
+    already.
+    """
     if not (
         condition_is(managed, fleet.MOVING) and not fleet.moving_to(managed) and condition_is(managed, fleet.READY)
     ):
@@ -129,18 +133,18 @@ def arrived(managed: Object, now: str) -> Object | None:
 
 
 def sent_source(managed: Object) -> Source:
-    """Of one whose Worker has frozen it and sent everything (`moving.is_final`)."""
+    """Restore source of a cluster that its Worker has frozen and sent completely (`migration.is_final`)."""
     return Source({"epoch": fleet.epoch(managed), "revision": moving.backup(managed).get("revision")})
 
 
 def is_on_its_way(managed: Object) -> bool:
-    """It was moved, and is not up yet."""
+    """True if it was migrated and is not ready yet."""
     last = fleet.status_of(managed).get("lastMove") or {}
     return bool(last) and last.get("epoch") == fleet.epoch(managed) and not condition_is(managed, fleet.READY)
 
 
 def not_movable(managed: Object, because: Obstacle | None, now: str) -> Object | None:
-    """The status that says why one of a lost Worker is where it is; None: it says so already."""
+    """Returns the status that says why a cluster of a lost Worker is not migrated; None if it says so already."""
     if because is None:
         told = remove_condition(managed, fleet.MOVABLE)
     else:
@@ -160,7 +164,7 @@ def _told(managed: Object, type_: str, status: str, reason: str, message: str, n
 
 
 def _without_final(status: Object) -> Object:
-    """What was final for one move is not for the next."""
+    """Drops `final`: it is only valid for one migration."""
     backup = status.get("backup")
     if not backup or "final" not in backup:
         return status

@@ -1,7 +1,7 @@
-"""Who has to leave a Worker, who may go now, and what the Worker says of it. Pure.
+"""Decides which clusters have to leave a Worker, which may go now, and builds the Worker's conditions. Pure.
 
-A drain moves all of its ManagedClusters, a NoExecute taint those that do not tolerate it, each with the help of the
-worker itself; of a lost Worker those go that are to be moved then.
+A drain migrates all of its ManagedClusters, a NoExecute taint those that do not tolerate it; the worker itself sends
+them. From a lost Worker those are migrated whose policy says so.
 """
 
 from __future__ import annotations
@@ -21,26 +21,28 @@ Object = dict[str, Any]
 DRAINED, EVACUATED = "Drained", "Evacuated"
 APPROVED = "shoal.dev/move-lost"
 SILENT = "workers are silent at once: nothing is moved."
-"""Annotation of a lost Worker: its ManagedClusters may be moved, though too many Workers are lost at once."""
+"""Part of a condition message. EVACUATION_APPROVED is the annotation of a lost Worker whose ManagedClusters may be
+migrated although too many Workers are lost at once.
+"""
 NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """Why one has to leave its Worker; `again`: it will have to, in so many seconds."""
+    """Why a cluster has to leave its Worker. `requeue_after`: it will have to in that many seconds."""
 
     reason: str = ""
     again: float | None = None
 
 
 def taints(worker: Object) -> dict[str, Object]:
-    """Those that drive out, by what they are."""
+    """Returns the NoExecute taints by their text."""
     found = [each for each in fleet.spec_of(worker).get("taints") or () if each.get("effect") == NO_EXECUTE]
     return {f"{each['key']}={each.get('value') or ''}": each for each in found}
 
 
 def due(managed: Object, worker: Object, since: Mapping[str, float], now: float) -> Due:
-    """`since`: when each taint was first seen, by the monotonic clock `now` is of."""
+    """`tainted_since`: when each taint was first seen, on the same monotonic clock as `now`."""
     if fleet.is_deleting(managed):
         return Due()
     if fleet.spec_of(worker).get("drain"):
@@ -57,7 +59,7 @@ def due(managed: Object, worker: Object, since: Mapping[str, float], now: float)
 
 
 def _tolerated(taint: Object, tolerations: Iterable[Object]) -> float | None:
-    """Seconds; None: for ever. As pods have it, the shortest of those that match counts."""
+    """Returns seconds; None: forever. As for pods, the shortest matching toleration counts."""
     matching = [each for each in tolerations if tolerates(each, taint)]
     if not matching:
         return 0.0
@@ -71,24 +73,26 @@ def budget(worker: Object) -> int:
 
 @dataclass(slots=True)
 class Progress:
-    """Of a Worker whose ManagedClusters go."""
+    """Progress of a drain or an evacuation."""
 
     left: int = 0
-    """That have to go and are still its own."""
+    """Clusters that have to leave and are still assigned to it."""
     moving: int = 0
     away: int = 0
-    """Given to another, and not up there yet."""
+    """Reassigned and not ready on the new Worker yet."""
     obstacles: dict[str, Obstacle] = field(default_factory=dict)
     """By ManagedCluster."""
 
 
 def drained(worker: Object, progress: Progress | None, now: str) -> Object | None:
-    """The status with how far its drain is; None: it says so already. No progress: nobody has to go."""
+    """Returns the status with the Drained condition; None if it is current. Without progress no cluster has to
+    leave.
+    """
     return _told(worker, DRAINED, progress, "Draining", "none that has to go is left", now)
 
 
 def evacuated(worker: Object, progress: Progress | None, stopped: Obstacle | None, now: str) -> Object | None:
-    """The same of a lost Worker."""
+    """Returns the status with the Evacuated condition of a lost Worker; None if it is current."""
     if stopped is not None:
         told = _condition(worker, EVACUATED, "False", stopped.reason, stopped.message, now)
         return None if told is worker else fleet.status_of(told)
@@ -129,19 +133,21 @@ def _condition(worker: Object, type_: str, status: str, reason: str, message: st
 
 
 def is_lost(worker: Object) -> bool:
-    """It was heard of, and is silent: one that is being deleted too."""
+    """True for a Worker that was heard once and is silent, also if it is being deleted."""
     ready = get_condition(worker, fleet.READY) or {}
     return ready.get("status") == "Unknown" and ready.get("reason") != NEVER
 
 
 def missing(name: str) -> Object:
-    """One that is not there, as if it were and nothing was heard of it."""
+    """Returns a stand-in for a Worker that does not exist, as if it were silent."""
     silent = {"type": fleet.READY, "status": "Unknown", "reason": MISSING}
     return {"metadata": {"name": name}, "status": {"conditions": [silent]}}
 
 
 def line_stopped(worker: Object, lost: int, all_of_them: int, share: float) -> Obstacle | None:
-    """Where so many are silent at once, nobody is moved unless somebody says of a Worker that it is gone."""
+    """Blocks the evacuation when too many Workers are silent at once, unless somebody has approved it for this
+    Worker.
+    """
     if lost <= share * all_of_them or approved(worker):
         return None
     said = f"{lost} of {all_of_them} {SILENT} If worker"
@@ -150,7 +156,9 @@ def line_stopped(worker: Object, lost: int, all_of_them: int, share: float) -> O
 
 
 def without_numbers(stopped: Obstacle) -> Obstacle:
-    """As each of a Worker's clusters says it: not anew with every other Worker that goes silent."""
+    """Removes the counts from the message for its clusters, so that it does not change with every other Worker that
+    becomes silent.
+    """
     _, found, rest = stopped.message.partition(SILENT)
     return replace(stopped, message=f"too many {found}{rest}") if found else stopped
 
@@ -160,5 +168,5 @@ def approved(worker: Object) -> bool:
 
 
 def in_order(clusters: Sequence[Object]) -> list[Object]:
-    """By name."""
+    """Sorts by namespace and name."""
     return sorted(clusters, key=lambda each: (each["metadata"].get("namespace", ""), each["metadata"]["name"]))

@@ -1,8 +1,9 @@
-"""Moves under way: each is written, followed to its end or taken back, by compare-and-swap on the ManagedCluster.
+"""Migrations in progress: each is written, followed to completion or cancelled, by compare-and-swap on the
+ManagedCluster.
 
-Who is to be moved is decided elsewhere (`controller`, and the rebalancer). A planned move waits for the worker's word
-that everything was sent; then the ManagedCluster is given to the other Worker. What was written here is known here at
-once, before the watch tells it, so that budgets hold.
+Other controllers decide what to migrate (`eviction_controller` and the rebalancer). A planned migration waits until the
+worker confirms that everything was sent; then the ManagedCluster is reassigned. Own writes are visible here at once,
+before the watch delivers them, so that budgets hold.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ from shoal.runtime.loop import Later, Loop
 
 Object = dict[str, Any]
 Wants = Callable[[Object], bool]
-"""Whether a move that is under way is still wanted."""
+"""Returns whether a migration in progress is still wanted."""
 Seats = tuple[str, str, str]
-"""The Worker it is on, the one it was on before as long as it is not up, the one it is to go to."""
+"""The Worker it is on, the previous one while it is not ready yet, and the migration target."""
 NOWHERE: Seats = ("", "", "")
 
 
@@ -47,23 +48,23 @@ class Moves:
         self._client, self._clock, self._scheduler = client, clock, scheduler
         self.berths = scheduler.berths
         self.wants: dict[str, Wants] = {}
-        """By the reason of a move."""
+        """By migration reason."""
         self.able: Callable[[str], bool] = lambda worker: True
-        """Which Workers can take over a cluster."""
+        """Returns whether a Worker can take over a cluster."""
         self.listeners: list[Callable[[str], None]] = []
-        """Told the names of Workers whose ManagedClusters have changed."""
+        """Called with the names of Workers whose ManagedClusters have changed."""
         self._written: dict[Key, Object] = {}
         self._seats: dict[Key, Seats] = {}
         self._hosted: dict[str, set[Key]] = {}
         """By Worker."""
         self._away: dict[str, set[Key]] = {}
-        """Moved and not up yet, by the Worker they were on before."""
+        """Migrated and not ready yet, by previous Worker."""
         self._coming: dict[str, set[Key]] = {}
-        """On their way, by the Worker they are to go to."""
+        """Migrations in progress, by target Worker."""
         self._asked: dict[Key, tuple[str, float]] = {}
-        """When a planned move was first seen, by the monotonic clock."""
+        """When a planned migration was first seen, on the monotonic clock."""
         self._resting: dict[Key, float] = {}
-        """Until when one is left alone whose move took too long."""
+        """Until when a cluster whose migration took too long is left alone."""
         self.loop: Loop[Key] = Loop("fleet-moves", clock, self.reconcile)
         self._managed = Reflector(client, MANAGED_CLUSTERS, clock, self._changed, shared=True)
         fields = f"metadata.namespace={fleet.NAMESPACE},metadata.name={NAME}"
@@ -97,7 +98,7 @@ class Moves:
         return self._objects(self._away.get(worker, ()))
 
     def look_again(self, worker: str) -> None:
-        """At the moves from and to that Worker: they may not be wanted any more, or not be possible."""
+        """Requeues migrations from and to that Worker: they may no longer be wanted or possible."""
         for key in self._hosted.get(worker, ()):
             if self._seats[key][2]:
                 self.loop.queue.add(key)
@@ -146,7 +147,7 @@ class Moves:
             return None
 
     async def _follow(self, key: Key, managed: Object) -> float | None:
-        """When to look again."""
+        """Returns when to reconcile again."""
         if not fleet.moving_to(managed):
             self._asked.pop(key, None)
             up = arrived(managed, self._now())
@@ -185,14 +186,14 @@ class Moves:
         return known[1] + self.settings.frozen - now
 
     def rest(self, key: Key) -> float:
-        """Seconds one is left alone."""
+        """Seconds for which the cluster is left alone."""
         left = self._resting.get(key, 0.0) - self._clock.monotonic()
         if left <= 0:
             self._resting.pop(key, None)
         return max(0.0, left)
 
     async def plan(self, managed: Object, to: str, reason: str) -> None:
-        """Asks its Worker to send it on. `to` is kept for it from now on."""
+        """Asks its Worker to send the cluster. Capacity on the target `to` is reserved from now on."""
         await self._to(managed, to, planned(managed, to, reason, self._now()))
 
     async def rebind(self, managed: Object, to: str, reason: str, source: Source) -> None:
@@ -204,11 +205,11 @@ class Moves:
         try:
             await self._write(managed, status)
         except BaseException:
-            self.berths.release(key)  # if it was written all the same, the watch will say so
+            self.berths.release(key)  # If it was written all the same, the watch will report it.
             raise
 
     async def say(self, managed: Object, because: Obstacle | None) -> None:
-        """Why it is not moved; None: it is not to be."""
+        """Sets why the cluster is not migrated; None: it does not have to be."""
         status = not_movable(managed, because, self._now())
         if status is not None:
             await self._write(managed, status)
@@ -218,7 +219,7 @@ class Moves:
         key = key_of(written)
         known = self.get(key)
         if key not in self._managed.objects or known is None:
-            return  # it went away meanwhile
+            return  # Deleted meanwhile.
         if _revision(known) < _revision(written):
             self._written[key] = written
             self._note(key, written)

@@ -1,6 +1,6 @@
-"""How ManagedClusters are moved: the ConfigMap `shoal-system/moving`, all of it optional. Pure.
+"""Migration settings from the ConfigMap `shoal-system/moving`, all optional. Pure.
 
-It is an object and no flag, so that all hub replicas see the same, and it changes without a restart.
+They are an object and not flags, so that all hub replicas see the same values and they change without a restart.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ NAME = "moving"
 @dataclass(frozen=True, slots=True)
 class Settings:
     skew: float = 5.0
-    """Seconds: by how much the clocks of hub and worker may run apart in the time of a lease."""
+    """Seconds by which the clocks of hub and worker may diverge during a lease."""
     grace: float = 60.0
-    """Seconds a lost Worker has to come back, after its lease has ended for certain."""
+    """Seconds a lost Worker has to come back after its lease has certainly expired."""
     at_once: int = 10
-    """Of lost Workers: the most that are moved and not up yet."""
+    """The most clusters of lost Workers that are migrated and not ready yet."""
     lost_share: float = 0.5
-    """Where more of the Workers are lost than that, it is rather the hub that is: nothing is moved."""
+    """If a larger share of the Workers is lost, the hub is more likely the one that is cut off: nothing is migrated."""
     backup_age: float = 600.0
-    """Seconds: how old a backup may be at the last heartbeat."""
+    """Seconds: the largest age of a backup at the last heartbeat."""
     frozen: float = 300.0
-    """Seconds a planned move may take until the Worker has sent everything; then it is taken back."""
+    """Seconds a planned migration may take until the Worker has sent everything; then it is cancelled."""
     wrong: str = ""
-    """What is not understood; nothing lost is moved then."""
+    """Why the settings are invalid. Nothing is migrated from lost Workers then."""
 
 
 _FIELDS = {

@@ -1,7 +1,7 @@
-"""Whether a worker's lease has ended for certain, by the hub's own monotonic clock. Pure.
+"""Decides whether a worker's lease has certainly expired, by the hub's own monotonic clock. Pure.
 
-Nothing that a Lease says about time is believed but for how long it lasts: what counts is since when the hub has seen
-this very state of it. A hub that starts knows nothing and begins anew, which only ever delays a move.
+No time in the Lease is trusted except its duration: what counts is since when the hub has seen this very state of it. A
+hub that starts knows nothing and begins anew, which only ever delays a migration.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ Object = dict[str, Any]
 @dataclass(frozen=True, slots=True)
 class Seen:
     state: str
-    """Which state of the Lease; empty: there is none."""
+    """Version of the Lease; empty if there is none."""
     since: float
-    """When it was first seen: the renewal was not later."""
+    """When this version was first seen: the renewal was not later."""
 
 
 def state_of(lease: Object | None) -> str:
@@ -28,19 +28,19 @@ def state_of(lease: Object | None) -> str:
 
 
 def seen(before: Seen | None, lease: Object | None, now: float) -> Seen:
-    """`now` is when the answer was there, never before it was asked for."""
+    """`now` is when the response arrived, never before the request was sent."""
     state = state_of(lease)
     return before if before is not None and before.state == state else Seen(state, now)
 
 
 def patience(lease: Object | None, settings: Settings) -> float:
-    """Seconds of silence after which the worker cannot hold anything any more, and has had its grace."""
+    """Seconds of silence after which the worker can no longer hold anything and its grace period is over."""
     said = ((lease or {}).get("spec") or {}).get("leaseDurationSeconds") or 0
     return max(float(said), fleet.SILENCE_SECONDS) + settings.skew + settings.grace
 
 
 def ended(known: Seen | None, lease: Object | None, asked: float, settings: Settings) -> bool:
-    """`asked`: when the Lease was asked for, so that what is found was true then or later."""
+    """`requested_at`: when the Lease was requested, so the result was true then or later."""
     if known is None or known.state != state_of(lease):
         return False
     return asked - known.since >= patience(lease, settings)

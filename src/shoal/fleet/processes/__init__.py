@@ -1,0 +1,1 @@
+"""Worker processes that a hub runs for Workers with infrastructure process."""

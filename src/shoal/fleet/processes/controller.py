@@ -1,7 +1,7 @@
-"""Runs the processes of Workers with infrastructure process: starts them, starts them again, ends them at the last.
+"""Runs the processes of Workers with infrastructure process: starts, restarts and finally stops them.
 
-Every hub replica runs this for itself, whoever has the lease of the loops: which Workers are its own is written on
-them. A hub that runs no worker processes says so at Workers that wait for one.
+Every hub replica runs this supervisor, whichever replica leads the other controllers: an annotation on the Worker names
+its supervisor. A hub that runs no worker processes reports that on Workers that wait for one.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Supervisor:
                 return await self._level(worker)
             await self._gone(key)
         except NotFound:
-            pass  # the watch says so too
+            pass  # The watch reports that as well.
         return None
 
     async def _level(self, worker: Object) -> float | None:
@@ -98,7 +98,7 @@ class Supervisor:
             await self._processes.remove(name)
 
     async def _gone(self, key: Key) -> None:
-        """Somebody took its finalizers off: its process ends, and what it has stored stays where it is."""
+        """The Worker's finalizers were removed by force: its process is stopped, and its data stays where it is."""
         _, namespace, name = key
         if self._processes is None or namespace != fleet.NAMESPACE or not self._processes.look(name).pid:
             return

@@ -1,7 +1,8 @@
-"""What a hub does about the process of a Worker with infrastructure process, and what it says about it. Pure.
+"""Decides what a hub does about the process of a Worker with infrastructure process, and builds its Supervised
+condition. Pure.
 
-A Worker that nobody has joined as is claimed by one hub, with one compare-and-swap, for all of its life: its data is in
-that hub's data directory. What it has stored is removed only once the Worker is being deleted and hosts nothing.
+A Worker that no worker has joined as is claimed by one hub, with one compare-and-swap, for its whole life: its data is
+in that hub's data directory. Its data is removed only when the Worker is being deleted and hosts nothing.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ Object = dict[str, Any]
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
 STEADY_SECONDS = 60.0
-"""A process that has run so long is well: it begins anew at the first pause."""
+"""A process that has run that long is healthy: the restart delay starts over."""
 LOOK_SECONDS = 1.0
-"""Between looks at a directory that somebody else uses."""
+"""Between checks of a directory that another process uses."""
 PROVIDES = frozenset({"embedded"})
-"""What a worker process can host."""
+"""Infrastructures that a worker process can host."""
 
 CLAIM, START, STOP, REMOVE, RELEASE = "claim", "start", "stop", "remove", "release"
 
@@ -35,7 +36,7 @@ SILENT = "SupervisorSilent"
 @dataclass(frozen=True, slots=True)
 class Said:
     status: str
-    """Of the condition Supervised; empty: there is none."""
+    """Status of the Supervised condition; empty: there is no condition."""
     reason: str = ""
     message: str = ""
 
@@ -49,9 +50,9 @@ class Decision:
     said: Said | None = None
     """None: the condition is left as it is."""
     again: float | None = None
-    """Seconds after which to look again, if nothing is heard."""
+    """Seconds after which to reconcile again if nothing changes."""
     steady: bool = False
-    """What went wrong before is over."""
+    """Earlier failures no longer count."""
 
 
 def claim_of(worker: Object) -> str:
@@ -59,21 +60,23 @@ def claim_of(worker: Object) -> str:
 
 
 def may_be_leaving(worker: Object) -> bool:
-    """Whether it has to be known what it hosts."""
+    """True if the number of hosted clusters has to be known."""
     held = worker["metadata"].get("finalizers") or ()
     return bool(claim_of(worker)) and fleet.is_deleting(worker) and fleet.WORKER_FINALIZER not in held
 
 
 def decide(worker: Object, place: str, here: Here, hosted: int | None, monotonic: float, left: float = 0.0) -> Decision:
-    """`place` is the id of this hub's worker processes, empty if it runs none. `hosted`: how many ManagedClusters the
-    Worker has; None: that was not asked. `left`: for how many seconds the hub that has claimed it counts as there."""
+    """`supervisor_id` is the id of this hub's worker processes, empty if it runs none. `cluster_count` is how many
+    ManagedClusters the Worker has, None if not queried. `lease_remaining` is for how many seconds the hub that has
+    claimed it still counts as alive.
+    """
     claim = claim_of(worker)
     if not claim or not _is_at_home(worker):
         return _unclaimed(worker, place, here)
     leaves = may_be_leaving(worker) and hosted == 0
     if claim != place:
         if here.pid:
-            return Decision(STOP)  # this hub was silent for too long, and another has it now
+            return Decision(STOP)  # This hub was silent for too long, and another one has claimed it.
         return Decision(again=left) if left > 0 else _abandoned(worker, place, here, leaves)
     if leaves:
         return _leaving(here, worker["metadata"]["uid"])
@@ -108,7 +111,7 @@ def _unclaimed(worker: Object, place: str, here: Here) -> Decision:
 
 
 def _abandoned(worker: Object, place: str, here: Here, leaves: bool) -> Decision:
-    """The hub that has claimed it is silent: its data may be there all the same, unless there never was any."""
+    """The hub that has claimed it is silent. Its data may still be there, unless there never was any."""
     if leaves:
         return Decision(RELEASE)
     if place and here.owner is None and not fleet.is_deleting(worker) and not _has_joined(worker):
@@ -118,7 +121,7 @@ def _abandoned(worker: Object, place: str, here: Here, leaves: bool) -> Decision
 
 
 def _is_at_home(worker: Object) -> bool:
-    """Processes go by their names alone: one of the same name elsewhere has nothing to do with them."""
+    """Processes are identified by name alone: a Worker of the same name in another namespace is unrelated."""
     return bool(worker["metadata"].get("namespace") == fleet.NAMESPACE)
 
 
@@ -134,7 +137,7 @@ def _leaving(here: Here, uid: str) -> Decision:
     if here.pid:
         return Decision(STOP)
     if here.owner != uid:
-        return Decision(RELEASE)  # whoever's that directory is, it is not this one's
+        return Decision(RELEASE)  # The directory belongs to another Worker.
     return _in_use(here) if here.occupant else Decision(REMOVE)
 
 
@@ -160,17 +163,17 @@ def _in_use(here: Here) -> Decision:
 
 
 def pause(failures: int) -> float:
-    """Before it is started again."""
+    """Seconds before the process is restarted."""
     return min(FIRST_PAUSE * float(2 ** min(failures - 1, 20)), LONGEST_PAUSE) if failures else 0.0
 
 
 def failures_after(before: int, ran: float) -> int:
-    """In a row, when a process ends by itself that ran so long."""
+    """Returns the consecutive failures after a process that ran that long has exited by itself."""
     return 1 if ran >= STEADY_SECONDS else before + 1
 
 
 def claimed(worker: Object, place: str) -> Object:
-    """The patch that claims it; refused if anything of it has changed."""
+    """Returns the patch that claims the Worker; it conflicts if anything has changed."""
     metadata = worker["metadata"]
     held = [*(metadata.get("finalizers") or ())]
     finalizers = held if fleet.PROCESS_FINALIZER in held else [*held, fleet.PROCESS_FINALIZER]
@@ -188,7 +191,7 @@ def _patch(metadata: Object, changed: Object) -> Object:
 
 
 def told(worker: Object, decision: Decision, now: str) -> Object | None:
-    """The status that says so; None: it does already."""
+    """Returns the status with the condition; None if it is current."""
     said = decision.said
     if said is None:
         return None

@@ -1,4 +1,4 @@
-"""Worker processes on this machine, as the loop sees them: what is there, and what can be done. No policy."""
+"""Worker processes on this machine as the supervisor sees them: their state and the possible actions. No policy."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """What is there of a Worker on this machine."""
+    """State of a Worker's process and data on this machine."""
 
     pid: int = 0
-    """Of its process, which this hub has started; 0: none runs."""
+    """Of the process that this hub has started; 0: none runs."""
     since: float = 0.0
-    """When it was started or, if none runs, when it ended; monotonic."""
+    """When it was started or, if none runs, when it exited; monotonic."""
     failures: int = 0
-    """How often in a row it ended by itself soon after it was started."""
+    """How often in a row it exited by itself soon after it was started."""
     ended: str = ""
-    """How the last one ended by itself; empty: none did."""
+    """How the last process exited by itself; empty if none did."""
     directory: str = ""
-    """Where its data is, or would be."""
+    """Its data directory, which may not exist yet."""
     owner: str | None = None
-    """The uid of the Worker the data directory was made for, empty if it was not made for one; None: there is none."""
+    """Uid of the Worker the data directory was created for, empty if for none; None if there is no directory."""
     occupant: int = 0
-    """The process that uses the data directory, where it is none of ours."""
+    """Pid of a process that uses the data directory and was not started by this hub."""
 
 
 class Processes(Protocol):
     id: str
-    """Of the place they are at: their data is there and nowhere else."""
+    """Id of the machine and data directory they run on: their data is there and nowhere else."""
 
     def listen(self, told: Callable[[str], None]) -> None:
-        """From now on `told` hears the name of each that ends."""
+        """Calls `handler` with the name of each process that exits."""
 
     def look(self, name: str) -> Here: ...
 
     async def start(self, name: str, uid: str) -> None:
-        """For the Worker of that uid. What goes wrong is seen as a process that has ended."""
+        """Starts the process for the Worker with that uid. A failure shows as a process that has exited."""
 
     async def stop(self, name: str) -> None:
-        """When it is back, the process has ended."""
+        """Returns when the process has exited."""
 
     async def remove(self, name: str) -> None:
-        """The data directory, which no process uses."""
+        """Deletes the data directory, which no process uses."""

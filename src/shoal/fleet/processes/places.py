@@ -1,7 +1,7 @@
-"""Which hubs that run worker processes are there: each keeps a Lease `supervisor-<id>` beside the Workers.
+"""Liveness of hubs that run worker processes: each renews a Lease `supervisor-<id>` beside the Workers.
 
-By the reader's own clock, as for Workers: what counts is when a Lease was seen to change. A hub that has just started
-gives everybody the whole time.
+Judged by the reader's own clock, as for Workers: what counts is when a Lease was seen to change. A hub that has just
+started gives every other hub the full time.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ RETRY_SECONDS = 1.0
 
 class Places:
     def __init__(self, client: Client, clock: Clock, own: str) -> None:
-        """`own` is the id of this hub's processes; empty: it runs none."""
+        """`own_id` is the id of this hub's processes; empty if it runs none."""
         self._client, self._clock, self._own = client, clock, own
         self._began = clock.monotonic()
         self._heard: dict[str, tuple[str, float]] = {}
-        """By id: the Lease's own time, and when that was seen."""
+        """By id: the Lease's renewTime, and when it was seen."""
         self.leases = Reflector(client, LEASES, clock, self._changed, labels=fleet.SUPERVISOR)
 
     def _changed(self, key: Key, lease: Object | None) -> None:
         if lease is None:
-            return  # silence, no more
+            return  # A deleted Lease only means silence.
         id_ = lease["metadata"]["labels"][fleet.SUPERVISOR]
         renewed = str((lease.get("spec") or {}).get("renewTime") or "")
         if self._heard.get(id_, ("", 0.0))[0] != renewed:
             self._heard[id_] = renewed, self._clock.monotonic()
 
     def left(self, id_: str) -> float:
-        """For how many seconds a place still counts as there if nothing is heard of it; 0: it is silent."""
+        """Seconds for which a supervisor still counts as alive without a renewal; 0: it is silent."""
         if id_ == self._own:
             return fleet.SILENCE_SECONDS
         _, heard = self._heard.get(id_, ("", self._began))
         return max(0.0, heard + fleet.SILENCE_SECONDS - self._clock.monotonic())
 
     async def beat(self) -> None:
-        """For ever: says that this place is there."""
+        """Renews this hub's Lease forever."""
         while self._own:
             pause = fleet.HEARTBEAT_SECONDS
             try:

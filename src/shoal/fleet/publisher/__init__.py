@@ -1,0 +1,1 @@
+"""Publishes the desired state of ManagedClusters to NATS, for the workers."""

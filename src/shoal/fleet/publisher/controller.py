@@ -1,7 +1,7 @@
-"""The publisher: what a hub wants of its workers is the last message under the subject of each ManagedCluster.
+"""Publishes the desired state of each ManagedCluster as the last message of its NATS subject.
 
-It keeps in mind what the bus holds, by the headers of its messages, so that a hub that starts again, or a connection
-that comes back, publishes only what has changed. Every write names the message it follows: of two publishers one wins.
+It tracks what the stream holds by message headers, so that a hub that restarts, or a connection that is re-established,
+publishes only what has changed. Every write names the sequence it follows: of two publishers one wins.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from shoal.runtime.loop import Loop
 Object = dict[str, Any]
 
 AT_ONCE = 32
-"""Messages on their way: each waits for the server to have it."""
+"""Messages in flight: each waits for the server's acknowledgement."""
 
 
 @dataclass(slots=True)
 class Known:
-    """What the bus holds, as one connection has seen it."""
+    """The messages of the stream, as one connection has seen them."""
 
     session: Session
     hub: str
@@ -49,7 +49,7 @@ class Publisher:
         self._link = Link(settings, clock, subjects.HUB)
         self._known: Known | None = None
         self.published = 0
-        """Messages, since it was made."""
+        """Messages published since it was created."""
         self.loop: Loop[Name] = Loop("fleet-publisher", clock, self.reconcile, workers=AT_ONCE)
         self._managed = Reflector(client, MANAGED_CLUSTERS, clock, self._changed, listed=self._look_at_all, shared=True)
         self.loop.sources += [self._managed.run, self._run]
@@ -86,7 +86,7 @@ class Publisher:
     async def reconcile(self, name: Name) -> None:
         known = self._known
         if known is None or not known.complete or not self._managed.synced:
-            return  # all of them are looked at when it is
+            return  # All keys are enqueued once it is.
         managed = self._managed.objects.get(("", *name))
         held = known.held.get(name, {})
         decision = decide(managed, held)
@@ -115,7 +115,7 @@ class Publisher:
         known.take(send.worker, name, Held(send.type, send.mark, sequence))
 
     async def _look_again(self, known: Known, event: Event) -> None:
-        """What the bus has in truth: somebody else has published or purged."""
+        """Reads the last message from the stream: another publisher has published or purged."""
         found = await known.session.last(subjects.stream_name(known.hub, subjects.CLUSTERS), event.subject)
         held = known.held.setdefault(event.name, {})
         about = of_headers(found[0]) if found is not None else None

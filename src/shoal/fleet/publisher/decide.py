@@ -1,4 +1,4 @@
-"""What the hub has to publish about one ManagedCluster, from the object and from what the bus holds of it. Pure."""
+"""Decides what to publish about one ManagedCluster, from the object and the messages in the stream. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The last message under the subject of a worker."""
+    """The last message of a worker's subject."""
 
     type: str
     mark: Mark
@@ -34,14 +34,15 @@ class Send:
 class Decision:
     sends: tuple[Send, ...] = ()
     forget: bool = False
-    """Nothing of it is needed on the bus any more."""
+    """None of its messages are needed any more."""
 
 
 def decide(managed: Object | None, held: Mapping[str, Held]) -> Decision:
-    """`managed` None: there is none, as a complete list or a deletion told. `held` is by worker.
+    """`managed` is None if it does not exist, according to a complete list or a deletion event. `published` is by
+    worker.
 
-    Who had it and has it no longer is told so before the next one is told to begin. What the bus holds from a later
-    revision than is seen here was published by somebody who sees more.
+    A worker that had it gets a release before the next one gets a put. A message with a later revision than the one
+    seen here was published by a hub that is further ahead.
     """
     if managed is None:
         last = tuple(Send(worker, RELEASED, each.mark) for worker, each in held.items() if each.type == PUT)

@@ -1,0 +1,1 @@
+"""Rebalances ManagedClusters over Workers with as few migrations as possible."""

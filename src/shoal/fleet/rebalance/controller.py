@@ -1,7 +1,7 @@
-"""Evens Workers out, or says how it would: `decide` finds the moves, `moving` makes them, a few at a time.
+"""Rebalances Workers, or suggests how: `decide` finds the moves, `migration` carries them out, a few at a time.
 
-It looks again every few seconds, as long as the ConfigMap is there. While a Worker is lost it does nothing: what it
-has may come back with it.
+It runs every few seconds while the ConfigMap exists. While a Worker is lost it does nothing: the Worker may come back
+with its clusters.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ Object = dict[str, Any]
 
 EVERY_SECONDS = 10.0
 SHARE = 50
-"""It rests so many times as long as it took: a large fleet is looked at less often."""
+"""It pauses this many times as long as a run took: a large fleet is evaluated less often."""
 BALANCED = "Balanced"
 SHOWN = 10
 
 
 class Rebalancer:
-    """There is one key."""
+    """Has one key."""
 
     def __init__(self, client: Client, clock: Clock, moves: Moves) -> None:
         self._client, self._clock, self._moves = client, clock, moves

@@ -1,8 +1,9 @@
-"""Which ManagedClusters go where, so that Workers are about equally full, with as few moves as can be. Pure.
+"""Decides which ManagedClusters move where, so that Workers are about equally full, with as few moves as possible.
+Pure.
 
-Workers are even when the shares of their slots that are taken differ by no more than the threshold. A move is a step
-on a shortest way there: taken, one less is needed, and when they are even nothing is moved. So no cluster is moved
-twice, and none back. Where what clusters ask for keeps Workers apart, those are evened out that it does not.
+Workers are even when their used shares of slots differ by no more than the threshold. A move is a step on a shortest
+path to that state: after it one fewer is needed, and when Workers are even nothing is moved. So no cluster is moved
+twice, and none back. Where requirements keep Workers apart, only the others are evened out.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from math import ceil, floor
 from shoal.fleet.rebalance.flow import Flow
 
 BANDS = 200
-"""The most ways of being even that are looked at: the fewest moves are certain up to there."""
+"""The most share bands that are tried. Up to there the number of moves is the minimum."""
 EDGES = 20_000
-"""The most that are looked at as a whole; a larger fleet is evened out step by step."""
+"""The largest graph that is solved as a whole; a larger fleet is balanced greedily."""
 STEPS = 20
-"""The most that are planned then; the rest follows when those are done."""
+"""The most moves that are planned greedily; the rest follows when those are done."""
 MUST = 1_000_000
-"""What it is worth that a Worker comes to be within the band: more than all moves cost."""
+"""The reward for bringing a Worker into the band: more than all moves cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Place:
     name: str
     capacity: int
     taken: int
-    """Slots; one on its way counts where it goes."""
+    """Used slots. A cluster that is being migrated counts on its target."""
 
     @property
     def share(self) -> Fraction:
@@ -46,7 +47,7 @@ class Item:
     name: str
     where: str
     allowed: frozenset[str]
-    """Where it may go."""
+    """Workers it may move to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +59,12 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class _Band:
-    """How many each Worker may have, for all to be even."""
+    """How many clusters each Worker may have for all Workers to be even."""
 
     least: dict[str, int]
     most: dict[str, int]
     moves: int
-    """Needed at the least."""
+    """Lower bound of the moves needed."""
 
 
 def spread(places: Collection[Place]) -> Fraction:
@@ -72,7 +73,9 @@ def spread(places: Collection[Place]) -> Fraction:
 
 
 def decide(places: Sequence[Place], items: Sequence[Item], threshold: Fraction) -> list[Move]:
-    """In an order in which each finds room, as far as there is one. `places` have a capacity above 0."""
+    """Returns the moves in an order in which each finds capacity, as far as there is one. `loads` have a capacity above
+    0.
+    """
     if spread(places) <= threshold:
         return []
     groups = _groups(places, items)
@@ -87,7 +90,7 @@ Groups = dict[tuple[str, frozenset[str]], list[Item]]
 
 
 def _groups(places: Sequence[Place], items: Sequence[Item]) -> Groups:
-    """Those that are on the same Worker and may go to the same ones."""
+    """Groups clusters that are on the same Worker and have the same targets."""
     there, found = {place.name for place in places}, defaultdict(list)
     for item in sorted(items):
         allowed = (item.allowed & there) - {item.where}
@@ -97,7 +100,7 @@ def _groups(places: Sequence[Place], items: Sequence[Item]) -> Groups:
 
 
 def _fewest(places: Sequence[Place], groups: Groups, threshold: Fraction) -> list[Move] | None:
-    """None: they cannot be even."""
+    """Returns the fewest moves; None if Workers cannot be made even."""
     best: list[Move] | None = None
     for band in sorted(_bands(places, threshold), key=lambda each: each.moves):
         if best is not None and band.moves >= len(best):
@@ -128,7 +131,7 @@ def _bands(places: Sequence[Place], threshold: Fraction) -> list[_Band]:
 
 
 def _into(places: Sequence[Place], groups: Groups, band: _Band) -> list[Move] | None:
-    """The fewest moves into that band; None: there is no way."""
+    """Returns the fewest moves into that band; None if it cannot be reached."""
     number = {place.name: index for index, place in enumerate(places)}
     source, sink = len(places), len(places) + 1
     flow, musts = Flow(len(places) + 2 + len(groups)), []
@@ -157,7 +160,7 @@ def _into(places: Sequence[Place], groups: Groups, band: _Band) -> list[Move] | 
 
 
 def _ordered(places: Sequence[Place], moves: list[Move]) -> list[Move]:
-    """Whoever finds a free slot first."""
+    """Orders moves so that each finds a free slot."""
     room = {place.name: place.capacity - place.taken for place in places}
     left, found = list(moves), []
     while left:
@@ -170,8 +173,9 @@ def _ordered(places: Sequence[Place], moves: list[Move]) -> list[Move]:
 
 
 def _step_by_step(places: Sequence[Place], items: Sequence[Item], threshold: Fraction) -> list[Move]:
-    """From the fullest to the emptiest it may go to, as long as they are further apart than the threshold, and it is
-    not the other way round afterwards."""
+    """Moves clusters from the fullest Worker to the emptiest allowed one, while their shares differ by more than the
+    threshold and the move does not reverse their order.
+    """
     taken = {place.name: place.taken for place in places}
     size, there = {place.name: place.capacity for place in places}, frozenset(taken)
     on: dict[str, dict[frozenset[str], list[Item]]] = {name: defaultdict(list) for name in taken}

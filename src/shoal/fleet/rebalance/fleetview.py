@@ -1,4 +1,6 @@
-"""The fleet as the rebalancer looks at it: by the scheduler's filters, and no Worker a cluster likes less. Pure."""
+"""Inputs of the rebalancer: the scheduler's filters, and no target that a cluster prefers less than its current Worker.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ def takes_part(worker: Candidate) -> bool:
 
 
 def places(workers: Iterable[tuple[Candidate, Usage]], managed: Iterable[Object]) -> list[Place]:
-    """One that is on its way counts where it goes."""
+    """Returns the load of each Worker. A ManagedCluster that is being migrated counts on its target."""
     there = {worker.name: 0 for worker, _ in workers if takes_part(worker)}
     capacity = {worker.name: worker.capacity for worker, _ in workers}
     for each in managed:
@@ -38,7 +40,7 @@ def places(workers: Iterable[tuple[Candidate, Usage]], managed: Iterable[Object]
 
 
 def items(workers: Iterable[tuple[Candidate, Usage]], managed: Iterable[Object], rest: float, now: float) -> list[Item]:
-    """Those that may be moved: they run, are not on their way, and were not moved lately."""
+    """Returns the ManagedClusters that may be moved: they run, are not being migrated, and were not moved recently."""
     there = {worker.name: (worker, used) for worker, used in workers if takes_part(worker)}
     demands, known = Demands(), dict[tuple[Demand, str], frozenset[str]]()
     found = []

@@ -1,7 +1,7 @@
-"""The cheapest flow from a source to a sink, as much of it as pays: for finding the fewest moves. Pure.
+"""Minimum-cost flow from a source to a sink, as much as reduces the cost; used to find the fewest moves. Pure.
 
-Successive shortest paths: the cheapest way through what is left is taken until none costs less than nothing. Costs may
-be negative as long as no circle is.
+Successive shortest paths: the cheapest path in the residual graph is augmented until none has a negative cost. Costs
+may be negative as long as there is no negative cycle.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class _Edge:
     left: int
     cost: int
     back: int
-    """Where the opposite edge is among those of `to`."""
+    """Index of the reverse edge among the edges of `to`."""
 
 
 class Flow:
@@ -24,7 +24,7 @@ class Flow:
         self._edges: list[list[_Edge]] = [[] for _ in range(nodes)]
 
     def add(self, start: int, end: int, capacity: int, cost: int = 0) -> tuple[int, int]:
-        """Names the edge, for `used`."""
+        """Adds an edge and returns its id for `flow_on`."""
         there, back = self._edges[start], self._edges[end]
         there.append(_Edge(end, capacity, cost, len(back)))
         back.append(_Edge(start, 0, -cost, len(there) - 1))

@@ -1,4 +1,4 @@
-"""Whether Workers are evened out, and how far: the ConfigMap `shoal-system/rebalance`; without it, not. Pure."""
+"""Rebalancing settings from the ConfigMap `shoal-system/rebalance`; without it rebalancing is off. Pure."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ OFF, SUGGEST, AUTO = "off", "suggest", "auto"
 class Settings:
     mode: str = OFF
     at_once: int = 1
-    """The most that are moved and not up yet."""
+    """The most rebalanced clusters that are not ready yet."""
     threshold: Fraction = Fraction(1, 5)
-    """By how much the taken shares of two Workers may differ."""
+    """The largest allowed difference between the used shares of two Workers."""
     rest: float = 600.0
     """Seconds after a move in which a cluster is not moved again."""
     wrong: str = ""

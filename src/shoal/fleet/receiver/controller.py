@@ -1,7 +1,7 @@
-"""The receiver: what workers say over the bus is written at the hub, in the name of the worker that says it.
+"""Writes the reports that workers send over NATS to the hub, impersonating the reporting worker.
 
-So the API's own rules for workers decide, and one that was expelled or lies about another's cluster changes nothing. A
-message is acknowledged when it is written or dropped: a hub that is killed before gets it again.
+So the API's own authorization decides: a worker that was expelled, or reports on another worker's cluster, changes
+nothing. A message is acknowledged when it is written or dropped; a hub that is killed before gets it again.
 """
 
 from __future__ import annotations

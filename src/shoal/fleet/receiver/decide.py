@@ -1,7 +1,7 @@
-"""What a worker's message changes at the hub. Pure.
+"""Decides what a worker's report changes at the hub. Pure.
 
-Whether the worker may is asked of the API itself, in the worker's name. Here is what only the message knows: of which
-state of the object it speaks.
+The API authorizes the write, which impersonates the worker. This only checks which state of the object the report is
+about.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def verdict(event: Event, managed: Object | None) -> Verdict:
     if event.type != STATUS:
         return Verdict(dropped=f"a worker does not say {event.type}")
     if event.mark.revision != mark.revision:
-        # The worker is told of the newer one, and answers that: as a Conflict of the API would have it.
+        # The worker receives the newer version and reports on that, as after a Conflict of the API.
         return Verdict(dropped=f"it answers revision {event.mark.revision}, and there is {mark.revision} now")
     if event.data == fleet.status_of(managed):
         return Verdict()

@@ -1,4 +1,4 @@
-"""Room on other Workers for those that are moved: by the scheduler's rules, and in the same book as its bindings."""
+"""Capacity reservations on target Workers for migrations: the scheduler's filters and the scheduler's cache."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ class Berths:
     def __init__(self, ledger: Ledger, note: Callable[[Key, Object | None], None]) -> None:
         self._ledger = ledger
         self.note = note
-        """Tells the scheduler of an object that was written, before the watch does."""
+        """Passes a written object to the scheduler before the watch delivers it."""
 
     def elsewhere(self, key: Key, able: Callable[[str], bool]) -> str | Waiting:
-        """The Worker that would be chosen for it if its own were not there. `able`: who can take over another's."""
+        """Returns the Worker that would be selected if its current one did not exist. `can_restore` says which Workers
+        can take over a cluster.
+        """
         record = self._ledger.records.get(key)
         if record is None:
             return Waiting(UNSCHEDULABLE, "it is not known yet")
@@ -36,7 +38,7 @@ class Berths:
         return choose(view, others)
 
     def _company(self, record: Record) -> Company:
-        """Without itself."""
+        """Returns the spread counts of its group without the ManagedCluster itself."""
         known = self._ledger.companies.get(record.group) or Company()
         company = Company(Counter(known.workers), Counter(known.locations), known.total)
         for name in record.where:
@@ -44,7 +46,7 @@ class Berths:
         return company
 
     def unfit(self, key: Key, worker: str) -> str:
-        """Why that Worker, which has room for it already, cannot have it after all; empty: it can."""
+        """Returns why that Worker, on which capacity is reserved already, cannot host it after all; empty if it can."""
         record, place = self._ledger.records.get(key), self._ledger.places.get(worker)
         if record is None or place is None or place.candidate is None:
             return "there is no such worker"
@@ -59,7 +61,7 @@ class Berths:
         return fitting and room(record.asked, place.candidate, place.used) is None
 
     def reserve(self, key: Key, worker: str) -> None:
-        """Counts at once, until the object says so or `release`."""
+        """Reserves capacity at once, until the object shows it or `release` is called."""
         record = self._ledger.records.get(key)
         if record is not None:
             self._ledger.reserve(record, worker)

@@ -1,4 +1,4 @@
-"""A Worker as far as scheduling goes: what it says, and what of it is taken. Pure."""
+"""A Worker as the scheduler sees it: what it offers and what is used of it. Pure."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ Object = dict[str, Any]
 class Candidate:
     name: str
     capacity: int
-    """Slots: ManagedClusters it hosts at most."""
+    """Slots: the most ManagedClusters it hosts."""
     ready: bool = True
     """Its Lease is fresh."""
     lost: bool = False
-    """It was ready once, and has fallen silent."""
+    """It was ready once and is silent now."""
     leaving: bool = False
     cordoned: bool = False
-    """It gets no new ones: `spec.unschedulable`, or it is drained."""
+    """It gets no new ManagedClusters: `spec.unschedulable`, or it is being drained."""
     location: str = ""
     labels: tuple[tuple[str, str], ...] = ()
     taints: tuple[tuple[str, str, str], ...] = ()
     """Key, value, effect."""
     provides: frozenset[str] = frozenset({"embedded"})
     versions: frozenset[str] = frozenset()
-    """Releases or minors its clusters may have; none: any."""
+    """Releases or minor versions its clusters may have; empty: any."""
     allocatable: tuple[tuple[str, int], ...] = ()
-    """What the nodes of its clusters may take in all; what is not named is not limited."""
+    """Upper limits for all nodes of its clusters together. A resource that is not listed is not limited."""
     cost: float = 0.0
     auto: str = ""
-    """What it was made for, where the scheduler asked for it."""
+    """Hash of the requirements it was created for, where the scheduler created it."""
     trouble: str = ""
-    """Why nobody runs it, where the scheduler asked for it."""
+    """Why its process does not run, where the scheduler created it."""
 
 
 @dataclass(slots=True)
 class Usage:
-    """What ManagedClusters have of a Worker, whatever their phase: a slot is free when the object is gone."""
+    """What ManagedClusters use of a Worker, whatever their phase: a slot is free only when the object is gone."""
 
     clusters: int = 0
     amounts: Counter[str] = field(default_factory=Counter)
@@ -51,7 +51,7 @@ class Usage:
 
 @dataclass(slots=True)
 class Company:
-    """Where those are that a ManagedCluster is spread with."""
+    """Where the members of a spread group are."""
 
     workers: Counter[str] = field(default_factory=Counter)
     locations: Counter[str] = field(default_factory=Counter)
@@ -91,7 +91,7 @@ def _trouble(worker: Object) -> str:
 
 
 def group_of(managed: Object) -> str:
-    """Those of one group are spread over Workers and locations."""
+    """Returns the spread group: its members are spread over Workers and locations."""
     metadata = managed["metadata"]
     namespace, label = metadata.get("namespace", ""), (metadata.get("labels") or {}).get(fleet.SPREAD_GROUP)
     return f"{namespace}/{label}" if label else str(namespace)

@@ -1,4 +1,4 @@
-"""Tells in the status of a Worker what of it is free. It is for people: the scheduler itself never reads it."""
+"""Reports the free capacity of a Worker in its status. It is for people: the scheduler never reads it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from shoal.runtime.loop import Later, Loop
 Object = dict[str, Any]
 
 SECONDS_EACH = 0.01
-"""A Worker is told about at most once in so many seconds per Worker there is: the larger the fleet, the calmer."""
+"""Minimum interval between two reports of a Worker, multiplied by the number of Workers: larger fleets report less
+often.
+"""
 
 
 class CapacityTeller:
@@ -59,7 +61,7 @@ class CapacityTeller:
 
 
 def available(worker: Object, used: Usage) -> Object:
-    """The part of the status that tells what is free."""
+    """Returns the part of the status with the free capacity."""
     said = candidate(worker)
     left = {name: max(0, amount - used.amounts[name]) for name, amount in said.allocatable}
     return {"availableCapacity": max(0, said.capacity - used.clusters), "available": quantities(left) or None}

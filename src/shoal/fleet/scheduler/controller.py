@@ -1,8 +1,8 @@
-"""The fleet's scheduler: gives each ManagedCluster to a Worker.
+"""The fleet scheduler: binds each ManagedCluster to a Worker.
 
-Decisions are made one after the other, each seeing those before it: a Worker that is chosen counts as taken at once
-(assumed), and the writes go on beside each other. A binding is one compare-and-swap on the status. Whoever does not
-fit waits (`waiting`) and is told why (`telling`).
+Decisions are made one after another, and each sees those before it: a selected Worker counts as used at once (assumed),
+while the writes run concurrently. A binding is one compare-and-swap on the status. A ManagedCluster that does not fit
+stays in the queue (`queue`), and its status says why (`unschedulable_reporter`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from shoal.telemetry import tracing
 Object = dict[str, Any]
 
 LANES = 256
-"""Bindings under way at once: as many share one commit of the store."""
+"""Bindings in flight at once: that many share one commit of the store."""
 
 
 class Scheduler:
@@ -61,9 +61,9 @@ class Scheduler:
         was = (before.bound, before.coming) if before is not None else ("", "")
         record = self._ledger.note_managed(key, obj)
         if tracing.tracer is not None:
-            self.bindings.queue.follow(key, tracing.following())  # it is placed later, beside others
+            self.bindings.queue.follow(key, tracing.following())  # It is scheduled later, together with others.
         now = (record.bound, record.coming) if record is not None else ("", "")
-        if was != now or now[1]:  # room for one that comes was taken before it was written
+        if was != now or now[1]:  # Capacity for an incoming cluster was reserved before the write.
             self.capacity.look_at(*was, *now)
         if record is None or not record.homeless:
             self._waiting.leave(key)
@@ -84,7 +84,9 @@ class Scheduler:
             self.telling.tell(record)
 
     async def _dispatch(self) -> None:
-        """Not at the event itself: a list is told one by one, and nothing is decided on half of it."""
+        """Schedules after events, not within the event handler: a list is delivered object by object, and nothing is
+        decided on half of it.
+        """
         while True:
             await self._news.wait()
             self._news.clear()
@@ -92,7 +94,7 @@ class Scheduler:
                 self._place()
 
     def _place(self) -> None:
-        """Everybody who fits somewhere gets a Worker, as far as lanes are free."""
+        """Assumes a Worker for every ManagedCluster that fits, up to MAX_CONCURRENT_BINDINGS."""
         now = self._clock.monotonic()
         for late in self._ledger.expire(now):
             self.bindings.queue.add(late.key)
@@ -120,13 +122,14 @@ class Scheduler:
             else:
                 await self._level(key)
         except NotFound:
-            return  # it went away meanwhile: the watch says so too
+            return  # Deleted meanwhile; the watch reports that as well.
         finally:
             self._news.set()
 
     async def _bind(self, record: Record, worker: str) -> None:
-        """Where nothing is heard of it the assumption stays, and the same write is tried again: it was made, then it
-        is a conflict, or it was not, and is now."""
+        """Writes the binding. If the outcome is unknown, the assumption stays and the same write is retried: it either
+        conflicts, because it was made, or it is made now.
+        """
         assert record.obj is not None
         try:
             managed = record.obj

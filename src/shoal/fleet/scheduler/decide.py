@@ -1,7 +1,7 @@
-"""Which Worker hosts a ManagedCluster, and what is written of it. Pure.
+"""Selects the Worker of a ManagedCluster and builds the status to write. Pure.
 
-`choose` looks at every Worker: it is the meaning of scheduling, and what `shoal explain` shows. The running scheduler
-finds the same Worker without looking at all of them (`ranking`).
+`select_worker` evaluates every Worker. It defines what scheduling means, and `shoal explain` uses it. The running
+scheduler finds the same Worker without evaluating all of them (`ranking`).
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ OF_ITS_WORKER = frozenset(
     {*fleet.TOLD_BY_WORKER, fleet.WORKER_READY, fleet.MOVABLE, moving.RESTORED}
     | {"errors", "held", "observedGeneration", "version", "nodes", "nodePools", "kubeconfigHash"}
 )
-"""Conditions and fields of the status that are about the time with one Worker."""
+"""Status conditions and fields that are only valid for the time on one Worker."""
 UNSCHEDULABLE, NOT_UNDERSTOOD, NO_WORKERS = "Unschedulable", "InvalidSelector", "NoWorkers"
 NOBODY = "there are no workers: start one with shoal worker, or shoal up --workers N"
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Why nobody hosts it."""
+    """Why no Worker hosts the ManagedCluster."""
 
     reason: str
     message: str
@@ -39,14 +39,14 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to write: the finalizer on (True) or off (False), and the status."""
+    """The write to make: add (True) or remove (False) the finalizer, and the new status."""
 
     finalizer: bool | None = None
     status: Object | None = None
 
 
 def choose(view: View, workers: Iterable[tuple[Candidate, Usage]]) -> str | Waiting:
-    """The name of the Worker with the most points; among equals the first by name."""
+    """Returns the name of the Worker with the most points; on a tie, the first by name."""
     there = list(workers)
     best: tuple[int, str] | None = None
     for worker, used in there:
@@ -61,7 +61,7 @@ def fits(asked: Demand, worker: Candidate, used: Usage) -> bool:
 
 
 def why(asked: Demand, workers: Iterable[tuple[Candidate, Usage]]) -> Waiting:
-    """Of a demand that no Worker fits."""
+    """Explains why no Worker fits the requirements."""
     if asked.wrong:
         return Waiting(NOT_UNDERSTOOD, asked.wrong)
     there = list(workers)
@@ -92,7 +92,7 @@ def _message(count: int, refused: Counter[Refusal]) -> str:
 
 
 def level(managed: Object) -> Decision:
-    """What is to be written of one that is not to be given to a Worker now."""
+    """Returns the finalizer and phase update for a ManagedCluster that is not to be scheduled now."""
     has, bound = fleet.has_finalizer(managed), fleet.assigned_worker(managed)
     if not fleet.is_deleting(managed):
         return Decision(finalizer=None if has or not bound else True)
@@ -102,7 +102,7 @@ def level(managed: Object) -> Decision:
 
 
 def bound(managed: Object, worker: str, now: str) -> Object:
-    """The status that gives it to a Worker. What another one told of it counts no longer."""
+    """Returns the status that binds it to a Worker. What its previous Worker reported is dropped."""
     told = _scheduled(managed, "True", "Bound", f"given to worker {worker}", now)
     kept = {key: value for key, value in fleet.status_of(told).items() if key not in OF_ITS_WORKER}
     kept["conditions"] = [each for each in kept["conditions"] if each["type"] not in OF_ITS_WORKER]
@@ -111,7 +111,7 @@ def bound(managed: Object, worker: str, now: str) -> Object:
 
 
 def waiting(managed: Object, because: Waiting, now: str) -> Object | None:
-    """The status that says why nobody has it; None: it does."""
+    """Returns the status that says why it is unschedulable; None if it already says so."""
     told = _scheduled(managed, "False", because.reason, because.message, now)
     errors = fleet.errors_now(managed, [(because.reason, because.message)], now)
     return _changed(managed, {**fleet.status_of(told), "phase": fleet.PENDING, "errors": errors})

@@ -1,4 +1,6 @@
-"""What a ManagedCluster asks of a Worker. Pure. Those who ask for the same share one `Demand`, and one answer."""
+"""What a ManagedCluster requires of a Worker. Pure. ManagedClusters with equal requirements share one
+ClusterRequirements object, and one scheduling result.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +22,19 @@ NODES, CPU, MEMORY = "nodes", "cpu", "memory"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Demand:
-    """Compared by identity: `Demands` makes one of each."""
+    """Compared by identity: RequirementsCache creates one object per distinct value."""
 
     infrastructure: str = "embedded"
     location: str = ""
     preferred: tuple[str, ...] = ()
-    """Locations, the best first."""
+    """Locations, most preferred first."""
     version: str = ""
     selector: LabelSelector = EVERYTHING
     tolerations: tuple[Object, ...] = ()
     need: Mapping[str, int] = field(default_factory=dict)
-    """Resources of its nodes."""
+    """Resources that its nodes request."""
     wrong: str = ""
-    """Why nobody can answer it: what it says is not understood."""
+    """Why the worker selector cannot be parsed; empty if it can."""
 
 
 def demand(managed: Object) -> Demand:
@@ -56,7 +58,7 @@ def demand(managed: Object) -> Demand:
 
 
 def need(managed: Object) -> Resources:
-    """What its nodes take of a Worker's `spec.allocatable`."""
+    """Returns what its nodes take of a Worker's `spec.allocatable`."""
     total: Resources = {}
     for size, number in fleet.machines(managed):
         if number:
@@ -66,7 +68,7 @@ def need(managed: Object) -> Resources:
 
 
 class Demands:
-    """One `Demand` for all ManagedClusters that ask for the same."""
+    """Interns one ClusterRequirements for all ManagedClusters that require the same."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, Demand] = {}
@@ -86,4 +88,4 @@ _FIELDS = (
     *("infrastructure", "location", "preferredLocations", "version"),
     *("workerSelector", "tolerations", "nodes", "nodePools"),
 )
-"""Of the spec: all that a Demand is made of."""
+"""Spec fields that ClusterRequirements is built from."""

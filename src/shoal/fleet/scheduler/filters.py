@@ -1,4 +1,4 @@
-"""Which Workers a ManagedCluster can be on at all: a small function for each thing that can stand in the way. Pure."""
+"""Scheduling filters: one small function per requirement a Worker may fail. Pure."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Object = dict[str, Any]
 
 class Refusal(NamedTuple):
     reason: str
-    """Of the condition, where all Workers have this one."""
+    """Condition reason, used when all Workers fail for the same reason."""
     one: str
     several: str
-    """Told of one Worker and of several."""
+    """Message parts for one Worker and for several."""
 
 
 Filter = Callable[[Demand, Candidate], Refusal | None]
@@ -55,7 +55,7 @@ def version(asked: Demand, worker: Candidate) -> Refusal | None:
 
 
 def minor(release: str) -> str:
-    """v1.36 of v1.36.4."""
+    """v1.36 for v1.36.4."""
     return release.rpartition(".")[0]
 
 
@@ -99,7 +99,7 @@ FILTERS: dict[str, Filter] = {
     "selector": selector,
     "taints": taints,
 }
-"""By what they look at; the first that refuses is the one that is told. They know nothing of what is taken."""
+"""Filters by name. The first failure is the one that is reported. They ignore usage."""
 
 
 def refusal(asked: Demand, worker: Candidate) -> Refusal | None:
@@ -111,7 +111,9 @@ def refusal(asked: Demand, worker: Candidate) -> Refusal | None:
 
 
 def room(asked: Demand, worker: Candidate, used: Usage) -> Refusal | None:
-    """The last filter, and the one that changes with every binding: slots, and resources where they are limited."""
+    """The last filter, and the only one that changes with every binding: slots, and resources where they are
+    limited.
+    """
     if not worker.capacity:
         return Refusal("NoFreeSlot", "takes no clusters (capacity 0)", "take no clusters (capacity 0)")
     if used.clusters >= worker.capacity:
@@ -124,12 +126,12 @@ def room(asked: Demand, worker: Candidate, used: Usage) -> Refusal | None:
 
 
 def has_room(asked: Demand, worker: Candidate, used: Usage) -> bool:
-    """Without the words."""
+    """Like `filter_capacity`, without building a message."""
     return used.clusters < worker.capacity and not scarce(asked, worker, used)
 
 
 def scarce(asked: Demand, worker: Candidate, used: Usage) -> str:
-    """The first resource of which not enough is left; empty: there is."""
+    """Returns the first resource of which not enough is left; empty if there is enough."""
     for name, all_of_it in worker.allocatable:
         wanted = asked.need.get(name, 0)
         if wanted and wanted > all_of_it - used.amounts[name]:

@@ -1,8 +1,8 @@
-"""Whether a new Worker is asked for, when nobody has room. Pure.
+"""Decides whether a new Worker is created when none has capacity. Pure.
 
-Off unless somebody allows it: the ConfigMap `shoal-system/auto-workers` says how many such Workers there may be
-(`max`), how many ManagedClusters each takes (`capacity`), and how long one may be empty (`emptyFor`). A Worker is asked
-for by its object alone; a hub runs its process. There is one under way at a time for each location and set of labels.
+Off by default. The ConfigMap `shoal-system/auto-workers` says how many such Workers there may be (`max`), how many
+ManagedClusters each takes (`capacity`), and how long one may be empty (`emptyFor`). The scheduler only creates the
+Worker object; a hub runs its process. At most one Worker per location and set of labels is starting at a time.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ class Setting:
     maximum: int = 0
     capacity: int = 100
     empty_seconds: float | None = None
-    """After which one that hosts nothing is deleted; None: it is not."""
+    """Seconds after which an empty Worker is deleted; None: never."""
     wrong: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
     because: Waiting
-    """What those who wait are told."""
+    """The reason that is reported to the ManagedClusters in the queue."""
     worker: Object | None = None
-    """To create."""
+    """The Worker to create."""
 
 
 def setting(config: Object | None) -> Setting:
@@ -65,12 +65,12 @@ def setting(config: Object | None) -> Setting:
 
 
 def grow(asked: Demand, because: Waiting, workers: Collection[Candidate], allowed: Setting) -> Growth:
-    """`because`: why no Worker that is there has it."""
+    """`unschedulable` is why no existing Worker fits."""
     if allowed.wrong:
         return Growth(Waiting(because.reason, f"{because.message}; {allowed.wrong}"))
     new = _newcomer(asked, allowed) if allowed.maximum and not asked.wrong else None
     if new is None or refusal(asked, new) is not None or room(asked, new, Usage()) is not None:
-        return Growth(because)  # one that is made by itself would be of no use
+        return Growth(because)  # An auto-created Worker would not fit either.
     coming = [each for each in workers if each.auto == new.auto and _is_coming(each)]
     if coming:
         first = min(coming, key=lambda each: each.name)

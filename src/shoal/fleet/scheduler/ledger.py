@@ -1,8 +1,8 @@
-"""Who is hosted where, and what that leaves free: kept from the objects as they are seen, never counted on their own.
+"""The scheduler's cache of assignments and free capacity, derived from observed objects, never counted separately.
 
-Each ManagedCluster counts once, where its object says or where the scheduler is about to put it (assumed, for a
-while). One that is on its way from a Worker to another has room on both. An event seen twice, late or not at all leaks
-no slot.
+Each ManagedCluster counts once, on the Worker in its status or on the one the scheduler has assumed for a while. A
+ManagedCluster that is being migrated counts on both Workers. An event that is seen twice, late or not at all leaks no
+slot.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ from shoal.kinds import fleet
 Object = dict[str, Any]
 
 ASSUMED_SECONDS = 30.0
-"""How long a binding counts of which nothing is heard, neither from the API nor from the watch."""
+"""How long a binding is assumed while neither the API nor the watch confirms it."""
 LOG = 10_000
 
 
 @dataclass(slots=True, eq=False)
 class Record:
-    """What is known of a ManagedCluster."""
+    """What the scheduler knows about a ManagedCluster."""
 
     key: Key
     obj: Object | None
-    """Only of one that is not bound: of the others there are many, and nothing of theirs is written here."""
+    """The object, kept only while it is not bound: bound ones are many, and the scheduler writes nothing to them."""
     revision: int
     asked: Demand
     group: str
     order: tuple[str, Key]
-    """Whoever came first is looked at first."""
+    """Scheduling order: creation time, then key."""
     last: str = ""
     """The Worker it was on before."""
     bound: str = ""
     assumed: str = ""
     coming: str = ""
-    """The Worker it is to be moved to, or about to be."""
+    """The Worker it is being migrated to, or is about to be."""
     where: tuple[str, ...] = ()
-    """Where it is counted."""
+    """The Workers it is counted on."""
     deleting: bool = False
     told: Waiting | None = None
-    """What it was last told about its waiting."""
+    """The last reason that was reported in its status."""
 
     @property
     def homeless(self) -> bool:
@@ -55,7 +55,7 @@ class Record:
 
 @dataclass(slots=True)
 class Place:
-    """A Worker by name; it may be unknown, with ManagedClusters that name it all the same."""
+    """A Worker by name. It may not exist while ManagedClusters still name it."""
 
     candidate: Candidate | None = None
     used: Usage = field(default_factory=Usage)
@@ -70,22 +70,23 @@ class Ledger:
     def __init__(self) -> None:
         self.records: dict[Key, Record] = {}
         self.places: dict[str, Place] = {}
-        """By name; names of Workers are unique on a hub, and the ones that joined are those that count."""
+        """By name. Worker names are unique on a hub; only Workers that joined count."""
         self.companies: dict[str, Company] = {}
         self.assumed: dict[Record, float] = {}
-        """Bindings under way, the oldest first, and until when they count."""
+        """Bindings in flight, oldest first, with the time until which they count."""
         self.cheapest = 0.0
         self.log: list[tuple[str, bool]] = []
-        """Workers that may fit better than before, in order, and whether it is they who say something else."""
+        """Workers that may fit better than before, in order, and whether the Worker itself has changed."""
         self.era = 0
-        """How often the log was begun anew."""
+        """Incremented every time the log is reset."""
         self.version = 0
-        """Grows with every change that could make another message true."""
+        """Incremented by every change that could change a fit error."""
         self._demands = Demands()
 
     def note_managed(self, key: Key, obj: Object | None) -> Record | None:
-        """The record as it is now. A state older than the one known is passed over: the scheduler knows what it
-        wrote before the watch does."""
+        """Updates the cache from an object and returns its entry. A state older than the cached one is ignored: the
+        scheduler knows its own write before the watch delivers it.
+        """
         known = self.records.get(key)
         if obj is None:
             if known is not None:
@@ -114,11 +115,11 @@ class Ledger:
         return known
 
     def note_bound(self, record: Record, worker: str, revision: int) -> None:
-        """The API said that it is so, before the watch did."""
+        """Records a binding that the API has confirmed before the watch did."""
         self.assumed.pop(record, None)
         record.assumed = ""
         if self.records.get(record.key) is not record:
-            return  # it went away meanwhile
+            return  # Deleted meanwhile.
         if revision > record.revision:
             record.bound, record.last, record.obj, record.revision = worker, worker, None, revision
         self._seat(record, record.asked, record.group)
@@ -129,18 +130,20 @@ class Ledger:
         self._seat(record, record.asked, record.group)
 
     def reserve(self, record: Record, worker: str) -> None:
-        """It is about to be moved there; empty: it is not, after all. What its object says next is what counts."""
+        """Reserves capacity for a migration; an empty worker releases it. The next object state overrides the
+        reservation.
+        """
         record.coming = worker
         self._seat(record, record.asked, record.group)
 
     def forget(self, record: Record) -> None:
-        """It was not bound, or it is and the object says so."""
+        """Drops the assumption: the binding failed, or the object already shows it."""
         self.assumed.pop(record, None)
         record.assumed = ""
         self._seat(record, record.asked, record.group)
 
     def expire(self, now: float) -> list[Record]:
-        """Those whose binding nothing was heard of; they count no longer."""
+        """Drops assumptions that were not confirmed in time and returns their entries."""
         found: list[Record] = []
         while self.assumed and next(iter(self.assumed.values())) <= now:
             record = next(iter(self.assumed))
@@ -191,12 +194,12 @@ class Ledger:
             self.begin_anew()
 
     def begin_anew(self) -> None:
-        """Whatever was concluded from earlier is to be concluded again."""
+        """Resets the log. Everything derived from it must be recomputed."""
         self.log = []
         self.era += 1
 
     def note_worker(self, key: Key, obj: Object | None) -> bool:
-        """Tells whether what scheduling looks at is different now."""
+        """Updates the cache from a Worker. Returns True if anything that scheduling uses has changed."""
         if key[1] != fleet.NAMESPACE:
             return False
         name, now = key[2], candidate(obj) if obj is not None else None

@@ -1,9 +1,9 @@
-"""The best Worker for a ManagedCluster without looking at all of them.
+"""Finds the best Worker for a ManagedCluster without evaluating all of them.
 
-Bindings only ever take points from a Worker, so a heap of points that are out of date has the best one near its top:
-what is there is computed again and put back until the top is true. What adds points (a slot that became free, a Worker
-that says something else) is in the ledger's log, and is put in before the next question. There is one heap per
-location, since the share of a group in a location changes for all its Workers at once.
+Bindings only ever reduce the points of a Worker, so a heap of outdated points has the best Worker near its top: the top
+is recomputed and pushed back until it is current. Changes that add points (freed capacity, a changed Worker) are in the
+cache's change log and are pushed before the next lookup. There is one heap per location, because the share of a group
+in a location changes for all its Workers at once.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from shoal.fleet.scheduler.ledger import Ledger, Record
 from shoal.fleet.scheduler.scores import LOCATIONS, STICKINESS, fixed_points, locations, moving_points, points
 
 RANKINGS = 512
-"""The most that are kept, of demands and of groups that have one; the one not asked for longest goes."""
+"""The most rankings that are kept, per requirements and per spread group; the least recently used is dropped."""
 NOBODY = Company()
 Rank = tuple[int, str]
-"""Points, negative, and the Worker's name: the smallest is the best."""
+"""Negative points and the Worker's name: the smallest is the best."""
 
 
 class Rankings:
@@ -33,7 +33,7 @@ class Rankings:
         self._kept: OrderedDict[tuple[Demand, str], _Ranking] = OrderedDict()
 
     def best(self, record: Record) -> str:
-        """Empty: nobody fits."""
+        """Returns the best Worker; empty if none fits."""
         asked, group = record.asked, record.group
         if asked.wrong:
             return ""
@@ -57,7 +57,7 @@ def _keep(among: OrderedDict[Any, Any], key: object, value: object) -> None:
 
 
 class _Able:
-    """The Workers that could do, whatever is taken of them, and those of their points that bindings do not change."""
+    """Workers that pass the filters, whatever their usage, with their static points."""
 
     def __init__(self, ledger: Ledger, asked: Demand) -> None:
         self._ledger, self.asked = ledger, asked
@@ -82,7 +82,7 @@ class _Able:
 
 
 class _Ranking:
-    """For those who ask for the same and are spread together."""
+    """Ranking for ManagedClusters with equal requirements in the same spread group."""
 
     def __init__(self, ledger: Ledger, able: _Able, group: str) -> None:
         self._ledger, self.able, self._group = ledger, able, group
@@ -98,7 +98,7 @@ class _Ranking:
             self._enter(name)
 
     def _enter(self, name: str) -> None:
-        """A Worker whose points may be more than before."""
+        """Pushes a Worker whose points may have increased."""
         place = self._ledger.places.get(name)
         location = place.location if place is not None else ""
         rank = self._rank(name, location)
@@ -107,7 +107,7 @@ class _Ranking:
             self._size += 1
 
     def _rank(self, name: str, location: str) -> Rank | None:
-        """As it is now; None: it does not fit, or is elsewhere."""
+        """Returns the current rank; None if it does not fit or is in another location."""
         fixed, place = self.able.fixed.get(name), self._ledger.places.get(name)
         worker = place.candidate if place is not None else None
         if fixed is None or place is None or worker is None or worker.location != location:

@@ -1,7 +1,7 @@
-"""Which of the Workers that fit is the best: small functions from 0 to 1, and one table of what each counts. Pure.
+"""Scores of the Workers that fit: small functions from 0 to 1, and one table of weights. Pure.
 
-None looks at other Workers, so that a score changes only with its own Worker and is not computed for all of them at
-each binding. Points are whole numbers: sums compare exactly, in whatever order they were added.
+No score looks at other Workers, so a score changes only with its own Worker and is not recomputed for all of them at
+each binding. Points are integers: sums compare exactly, in whatever order they were added.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from shoal.fleet.scheduler.demand import Demand
 from shoal.fleet.scheduler.filters import taint_objects
 
 POINTS = 10_000
-"""A score of 1, before its weight."""
+"""Points of a score of 1, before its weight."""
 
 HEADROOM, SPREAD, LOCATIONS, PREFERENCE = "headroom", "spread", "locations", "preference"
 TAINTS, COST, STICKINESS = "taints", "cost", "stickiness"
@@ -24,18 +24,18 @@ _HEADROOM, _SPREAD = WEIGHTS[HEADROOM], WEIGHTS[SPREAD]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the scores of one ManagedCluster look at besides the Worker."""
+    """Inputs of the scores of one ManagedCluster besides the Worker."""
 
     asked: Demand
     company: Company
     last: str = ""
     """The Worker it was on before."""
     cheapest: float = 0.0
-    """Of all Workers that have a cost."""
+    """The lowest cost of all Workers that have one."""
 
 
 def headroom(asked: Demand, worker: Candidate, used: Usage) -> float:
-    """What is left with it there of the scarcest: slots, or a resource that is limited."""
+    """Share that stays free, with the cluster placed there, of the scarcest of slots and limited resources."""
     share = (used.clusters + 1) / worker.capacity
     if worker.allocatable:
         wanted = asked.need
@@ -46,12 +46,12 @@ def headroom(asked: Demand, worker: Candidate, used: Usage) -> float:
 
 
 def spread(beside: int) -> float:
-    """The fewer of its group are on the Worker, the better."""
+    """Higher if fewer members of its group are on the Worker."""
     return 1 / (1 + beside)
 
 
 def locations(there: int, total: int) -> float:
-    """The smaller the share of its group that is in the location, the better."""
+    """Higher if a smaller share of its group is in the location."""
     return 1 - there / total if total else 1.0
 
 
@@ -62,12 +62,12 @@ def preference(asked: Demand, worker: Candidate) -> float:
 
 
 def taints(asked: Demand, worker: Candidate) -> float:
-    """PreferNoSchedule ones that it does not tolerate."""
+    """Higher if fewer PreferNoSchedule taints are not tolerated."""
     return 1 / (1 + intolerances(taint_objects(worker), asked.tolerations)) if worker.taints else 1.0
 
 
 def cost(worker: Candidate, cheapest: float) -> float:
-    """One that names no cost costs nothing."""
+    """A Worker without a cost costs nothing."""
     return cheapest / worker.cost if worker.cost > 0 else 1.0
 
 
@@ -80,18 +80,18 @@ def points(name: str, score: float) -> int:
 
 
 def fixed_points(asked: Demand, worker: Candidate, cheapest: float) -> int:
-    """What stays as long as the Worker says what it says."""
+    """Points that stay the same until the Worker object changes."""
     found = points(PREFERENCE, preference(asked, worker)) + points(TAINTS, taints(asked, worker))
     return found + points(COST, cost(worker, cheapest))
 
 
 def moving_points(asked: Demand, worker: Candidate, used: Usage, beside: int) -> int:
-    """What each binding to the Worker makes less."""
+    """Points that each binding to the Worker reduces."""
     return _HEADROOM * round(POINTS * headroom(asked, worker, used)) + _SPREAD * round(POINTS * spread(beside))
 
 
 def scores(view: View, worker: Candidate, used: Usage) -> dict[str, int]:
-    """All of them, by name; of a Worker that fits."""
+    """Returns all scores of a Worker that fits, by name."""
     company = view.company
     return {
         HEADROOM: points(HEADROOM, headroom(view.asked, worker, used)),

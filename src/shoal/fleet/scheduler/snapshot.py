@@ -1,6 +1,6 @@
-"""The whole fleet at one moment, computed from nothing but its objects. Pure.
+"""A snapshot of the whole fleet, computed from its objects alone. Pure.
 
-`shoal explain` looks at this; what the running scheduler keeps from event to event is always the same.
+`shoal explain` uses it. The cache that the running scheduler updates from event to event always equals it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Snapshot:
 
 
 def snapshot(workers: Iterable[Object], managed: Iterable[Object]) -> Snapshot:
-    """`managed`: those that take room; one that is to be placed is not among them."""
+    """Builds the snapshot. `managed` are the ManagedClusters that use capacity, without the one to be scheduled."""
     joined = (worker for worker in workers if worker["metadata"].get("namespace") == fleet.NAMESPACE)
     found = Snapshot({worker["metadata"]["name"]: candidate(worker) for worker in joined})
     for each in managed:

@@ -1,7 +1,7 @@
-"""Tells those who wait why they do, and asks for a new Worker where that is allowed.
+"""Reports why ManagedClusters are unschedulable, and creates Workers where auto-creation is allowed.
 
-What one is told first is told at once. When the reason changes meanwhile, for many at a time and at every change of a
-Worker, it is told anew at a calm pace: bindings go first.
+The first reason is reported at once. When the reason changes later, for many ManagedClusters at a time and at every
+change of a Worker, updates are rate limited: bindings go first.
 """
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ log = logging.getLogger("shoal.fleet")
 Object = dict[str, Any]
 
 REST_SECONDS = 0.2
-"""Between two looks at changed reasons, at the least; and ten times as long as a look took."""
+"""Minimum interval between two passes over changed reasons. A pass is also followed by a pause ten times as long as the
+pass took.
+"""
 AT_ONCE = 200
-"""The most who are told anew after one look."""
+"""The most statuses that are updated after one pass."""
 
 
 class ReasonTeller:
@@ -52,7 +54,7 @@ class ReasonTeller:
             self.loop.queue.add(record.key)
 
     def look(self) -> None:
-        """Something has changed that those who wait may have to hear."""
+        """Schedules a pass over the reasons of blocked ManagedClusters."""
         if self._room.anybody_stuck:
             self._changed.set()
 

@@ -1,8 +1,8 @@
-"""Those who wait for a Worker, by what they ask for: one line for each demand, whoever came first at its head.
+"""The scheduling queue: one RequirementQueue per distinct requirements, oldest first.
 
-A line is open until its head fits nowhere. Then all of it waits, whatever its length, for the change that lets a head
-fit: a slot that became free is looked at only by the lines that room alone keeps waiting, a Worker that says something
-else by all lines, and each line looks once.
+A RequirementQueue is active until its head fits no Worker. Then the whole queue is blocked, whatever its length, until
+a change lets the head fit. Freed capacity is only checked for queues that capacity alone blocks. A changed Worker is
+checked for all queues. Each queue is checked once per change.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class Line:
     asked: Demand
     members: dict[Key, Record] = field(default_factory=dict)
     heads: list[tuple[Order, int, Record]] = field(default_factory=list)
-    """A heap; it may name some who have left."""
+    """A heap. It may contain entries that have left the queue."""
     closed: bool = False
     because: Waiting | None = None
-    """Why nobody fits, as it was at that version of the ledger."""
+    """Why no Worker fits, as of `cache_version`."""
     version: int = -1
 
     def head(self) -> Record | None:
@@ -45,10 +45,12 @@ class WaitingRoom:
         self._lines: dict[Demand, Line] = {}
         self._where: dict[Key, Line] = {}
         self._open: list[tuple[Order, int, Line]] = []
-        """A heap of open lines by their heads; it may name some that are closed, or whose head has left."""
+        """A heap of active queues by their heads. It may contain queues that are blocked, or whose head has left."""
         self._for_room: set[Line] = set()
         self._for_worker: set[Line] = set()
-        """Closed lines: some Worker would do but for what is taken of it; no Worker would."""
+        """Blocked queues. In the first set some Worker passes the filters and only lacks capacity; in the second none
+        passes.
+        """
         self._numbers = count()
         self._read = 0
         self._era = ledger.era
@@ -96,7 +98,7 @@ class WaitingRoom:
             heapq.heappush(self._open, (head.order, next(self._numbers), line))
 
     def next(self) -> Record | None:
-        """Who is to be looked at next. Either `leave` or `close` its line."""
+        """Returns the next entry to schedule. The caller must either `remove` it or `block` its queue."""
         self._wake()
         while self._open:
             order, _, line = self._open[0]
@@ -110,7 +112,7 @@ class WaitingRoom:
         return None
 
     def close(self, record: Record) -> None:
-        """Nobody fits it, nor those behind it."""
+        """Blocks the queue of that entry: no Worker fits it, nor those behind it."""
         line = self._where[record.key]
         line.closed = True
         able = any(is_able(line.asked, worker) for worker, _ in self._ledger.workers())
@@ -153,5 +155,5 @@ class WaitingRoom:
 
 
 def is_able(asked: Demand, worker: Candidate) -> bool:
-    """It would do but for what is taken of it."""
+    """Returns True if the Worker fits apart from its current usage."""
     return not asked.wrong and refusal(asked, worker) is None

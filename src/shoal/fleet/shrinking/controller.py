@@ -1,7 +1,7 @@
-"""Deletes Workers that were made by themselves and have hosted nothing for a while. Their processes end by that.
+"""Deletes auto-created Workers that have hosted nothing for a while. Their processes end with them.
 
-A change of what a Worker hosts changes its status, so that is when it is looked at; what it hosts is asked of the API.
-A hub that has just started counts anew.
+A change of what a Worker hosts changes its status, which triggers a reconcile. What it hosts is read from the API. A
+hub that has just started begins to count anew.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Shrinking:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client, self._clock = client, clock
         self._empty: dict[Key, tuple[str, float]] = {}
-        """The uid of each that is empty, and since when."""
+        """The uid of each empty Worker, and since when it is empty."""
         self.loop: Loop[Key] = Loop("fleet-shrinking", clock, self.reconcile, workers=1)
         self._workers = Reflector(client, WORKERS, clock, self._changed, shared=True)
         fields = f"metadata.namespace={fleet.NAMESPACE},metadata.name={fleet.AUTO_WORKERS}"

@@ -1,4 +1,4 @@
-"""Whether a Worker that was made by itself is deleted again, because it has hosted nothing for a while. Pure."""
+"""Decides whether an auto-created Worker is deleted because it has hosted nothing for a while. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Object = dict[str, Any]
 @dataclass(frozen=True, slots=True)
 class Decision:
     empty_since: float | None = None
-    """On the monotonic clock; None: it is not empty, or that does not matter."""
+    """On the monotonic clock; None if it is not empty, or if that does not matter."""
     delete: bool = False
     again: float | None = None
 
@@ -26,8 +26,9 @@ def concerns(worker: Object) -> bool:
 
 
 def decide(worker: Object, hosted: bool, empty_since: float | None, allowed: Setting, monotonic: float) -> Decision:
-    """`hosted`: a ManagedCluster is given to it. `empty_since`: the last time it was seen to be empty for the first
-    time. Without a setting, or with a wrong one, nothing is deleted."""
+    """`has_clusters`: a ManagedCluster is assigned to it. `empty_since`: when it was first seen empty. Without
+    settings, or with invalid ones, nothing is deleted.
+    """
     if not concerns(worker) or hosted or allowed.wrong or allowed.empty_seconds is None:
         return Decision()
     since = monotonic if empty_since is None else empty_since

@@ -1,7 +1,7 @@
-"""The stable address of hosted clusters, and the tunnel by which a worker that only dials out is reached.
+"""The stable address of hosted clusters, and the tunnel by which the hub reaches a worker that only dials out.
 
-`paths` reads addresses, `tunnels` is the hub's side and `serving` the worker's; `frames`, `flow`, `link`, `hub` and
-`worker` are the protocol between them. Every seam is a `wire.Handler`.
+`paths` parses addresses, `registry` is the hub's side and `agent` the worker's; `frames`, `flow_control`, `connection`,
+`hub_end` and `worker_end` are the protocol between them. Every interface is a `wire.Handler`.
 """
 
 from shoal.fleet.tunnel.serving import dial_hub, serve_tunnel

@@ -1,4 +1,4 @@
-"""What one stream of a tunnel sends and may receive: pieces in order, as far as the other side's credit goes."""
+"""Flow control of one tunnel stream: buffered data to send within the peer's credit, and the receive window."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Callable
 from shoal.fleet.tunnel.frames import CREDIT, ProtocolError
 
 SHARE = 32 * 1024
-"""Bytes of one stream in one turn: the others wait no longer than that takes."""
+"""Bytes of one stream per turn: other streams wait no longer than that takes."""
 _MOST_CREDIT = 1 << 31
 
 
 class Outgoing:
-    """Pieces are kept as they came, unjoined: events are encoded once and shared by all their watchers."""
+    """Pieces are kept unjoined: events are encoded once and shared by all their watchers."""
 
     __slots__ = ("_at", "_credit", "_pieces", "closing", "drained", "ended", "pending", "stream", "waiting")
 
@@ -21,18 +21,18 @@ class Outgoing:
         self.stream = stream
         self._pieces: deque[bytes] = deque()
         self._at = 0
-        """How much of the first piece has left."""
+        """How much of the first piece was sent."""
         self._credit = CREDIT
         self.pending = 0
-        """Bytes that have not left."""
+        """Bytes that are not sent yet."""
         self.closing = False
-        """Nothing more is added."""
+        """No more data is added."""
         self.ended = False
         """END was sent, or nothing will be."""
         self.waiting = False
-        """In line for a turn."""
+        """Queued for a turn."""
         self.drained: Callable[[], None] | None = None
-        """Called whenever all there was has left."""
+        """Called whenever the buffer is empty."""
 
     def add(self, data: bytes) -> None:
         if data and not self.closing:
@@ -51,7 +51,7 @@ class Outgoing:
         return self._credit > 0 if self.pending else self.closing
 
     def take(self) -> bytes:
-        """The next bytes that may leave; empty when only the end is left."""
+        """Returns the next bytes that may be sent; empty when only the end is left."""
         room = min(SHARE, self._credit, self.pending)
         self._credit -= room
         self.pending -= room
@@ -77,7 +77,7 @@ class Outgoing:
 
 
 class Incoming:
-    """Counts what comes, and what the other side is to be told it may send."""
+    """Counts received bytes and the credit to grant to the other side."""
 
     __slots__ = ("_allowed", "_owed", "total")
 
@@ -94,7 +94,7 @@ class Incoming:
         self.total += size
 
     def grant(self) -> int:
-        """How much more to allow now; 0 while it is too little to be worth a frame."""
+        """Returns the credit to grant now; 0 while it is too little to be worth a frame."""
         owed = self._owed
         if owed < CREDIT // 2:
             return 0

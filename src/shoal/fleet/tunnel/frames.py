@@ -1,8 +1,8 @@
 """The frames of a tunnel: nine bytes of kind, stream and length, then the payload.
 
-The hub opens streams, one per request. OPEN carries the request's head, HEAD the answer's; DATA and END go either
-way; RESET ends a stream both ways at once; WINDOW says how many more bytes of DATA the other side may send.
-Bytes in, frames out: no transport here.
+The hub opens streams, one per request. OPEN carries the request's head, HEAD the response's; DATA and END go either
+way; RESET ends a stream both ways at once; WINDOW grants the other side more bytes of DATA. Bytes in, frames out: no
+transport here.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from shoal.objects.errors import ShoalError
 from shoal.objects.wire import Request
 
 PROTOCOL = "shoal-tunnel"
-"""As the Upgrade header names it."""
+"""Value of the Upgrade header."""
 
 OPEN, HEAD, DATA, END, RESET, WINDOW, PING, PONG = range(1, 9)
 _KINDS = range(OPEN, PONG + 1)
 _OF_THE_TUNNEL = (PING, PONG)
 
 LONGEST = 256 * 1024
-"""Of a payload. Heads are below it, for the servers that read them limit theirs."""
+"""Of a payload. Heads are smaller, because the servers that read them limit theirs."""
 CREDIT = 256 * 1024
-"""What each side may send on a new stream before it hears of more."""
+"""What each side may send on a new stream before it gets a WINDOW."""
 LAST_STREAM = 0xFFFFFFFF
 
 _opening = struct.Struct(">BII")
@@ -61,7 +61,7 @@ def decode_window(payload: bytes) -> int:
 
 
 class FrameReader:
-    """Cuts what comes into frames, however it was sliced; holds at most one frame's bytes."""
+    """Splits a byte stream into frames, however it is sliced; buffers at most one frame."""
 
     def __init__(self) -> None:
         self._held = bytearray()
@@ -97,7 +97,7 @@ def _check(kind: int, stream: int, length: int) -> None:
 
 
 class Opened(NamedTuple):
-    """What an OPEN says."""
+    """Content of an OPEN frame."""
 
     request: Request
     """Without its body, which follows as DATA."""
@@ -105,13 +105,13 @@ class Opened(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """What a HEAD says."""
+    """Content of a HEAD frame."""
 
     status: int
     content_type: str
     headers: Pairs
     length: int | None
-    """None: a stream, which ends when it ends."""
+    """None: a stream of unknown length."""
 
 
 def encode_open(request: Request) -> bytes:

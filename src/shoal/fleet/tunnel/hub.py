@@ -1,7 +1,7 @@
-"""The hub's end of a worker's tunnel: a `wire.Handler` whose requests are answered at the other end.
+"""The hub's end of a worker's tunnel: a `wire.Handler` whose requests the worker answers.
 
-Answers of moderate length are collected, longer ones and streams are passed on as they come, no faster than the
-client takes them. A tunnel that ends fails what waits for an answer, and ends the streams so that clients resume.
+Responses of moderate length are buffered. Longer ones and streams are passed on as they come, no faster than the client
+reads them. When the tunnel ends, pending requests fail, and streams are ended so that clients resume.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from shoal.objects.errors import StatusError, Unavailable
 from shoal.objects.wire import Answer, ByteStream, Receiver, Request, Response, Sink, StreamResponse
 
 COLLECTED = 1024 * 1024
-"""Longer answers are not held here."""
+"""Longer responses are not buffered."""
 
 
 def not_connected(worker: str) -> Unavailable:
@@ -64,7 +64,7 @@ class HubEnd:
         except asyncio.CancelledError:
             self._reset(stream)
             raise
-        if request.method == "HEAD" and isinstance(answer, StreamResponse):  # nobody starts it
+        if request.method == "HEAD" and isinstance(answer, StreamResponse):  # No sink will be started.
             self._reset(stream)
         return answer
 
@@ -92,7 +92,7 @@ class HubEnd:
                 return self._last
 
     def _reset(self, stream: _Stream) -> None:
-        """Nobody waits for the rest."""
+        """The client no longer waits for the rest."""
         if self._streams.pop(stream.number, None) is not None:
             stream.out.drop()
             self._link.send(RESET, stream.number)
@@ -101,7 +101,7 @@ class HubEnd:
         stream = self._streams.get(frame.stream)
         if frame.kind == OPEN:
             raise ProtocolError("a worker opened a stream")
-        if stream is None:  # what was under way when this end reset it
+        if stream is None:  # Frames that were in flight when this end reset the stream.
             return
         if frame.kind == WINDOW:
             stream.out.grant(decode_window(frame.payload))
@@ -126,13 +126,13 @@ class HubEnd:
         self._tell_lost(self)
 
     def _sweep(self) -> None:
-        """Streams whose client went away before it could be given the answer."""
+        """Resets streams whose client went away before it got the response."""
         for stream in [stream for stream in self._streams.values() if stream.is_forgotten()]:
             self._reset(stream)
 
 
 class _Stream:
-    """One request and its answer."""
+    """One request and its response."""
 
     def __init__(self, number: int, link: Link, reset: Callable[[_Stream], None]) -> None:
         self.number = number
@@ -142,7 +142,7 @@ class _Stream:
         self._incoming = Incoming()
         self._head: Answered | None = None
         self._pieces: list[bytes] = []
-        """Until the end, or until the client's sink is there."""
+        """Kept until the end, or until the client's sink is there."""
         self._collecting = False
         self._sink: Sink | None = None
         self._end: Callable[[Sink], None] | None = None
@@ -183,20 +183,20 @@ class _Stream:
             self.answer.set_result(Response(head.status, self._pieces, head.content_type, head.headers))
 
     def broken(self, error: StatusError) -> None:
-        """The client sees that something is missing."""
+        """Fails the response so that the client notices that something is missing."""
         if not self.answer.done():
             self.answer.set_exception(error)
         self._finish(_abort)
 
     def cut(self, error: StatusError) -> None:
-        """The tunnel is gone: a stream is ended, for what it has brought so far is true."""
+        """The tunnel is gone. A stream is closed normally, because what it has delivered so far is valid."""
         if self._head is not None and self._head.length is None:
             self._finish(_close)
         else:
             self.broken(error)
 
     def is_forgotten(self) -> bool:
-        """The answer was given twice a ping ago and nobody started it."""
+        """The response was available for two pings and nobody started it."""
         if self.answer.done() and self._sink is None:
             self._ticks += 1
         return self._ticks > 2

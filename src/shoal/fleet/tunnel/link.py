@@ -1,7 +1,7 @@
-"""One byte stream between hub and worker: frames in, frames out in fair turns, and whether the other side lives.
+"""One byte stream between hub and worker: frames in, frames out in fair turns, and liveness by ping.
 
-Streams with something to send stand in line and take turns while the connection takes bytes. Small frames about
-streams go first and are never held for credit, so one side that does not read cannot make the other hold much.
+Streams with data to send are queued and take turns while the connection accepts bytes. Small control frames go first
+and never wait for credit, so a side that does not read cannot make the other one buffer much.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ log = logging.getLogger("shoal.fleet")
 
 PING_SECONDS = 10.0
 SILENT_PINGS = 3
-"""So many pings in a row without a byte from the other side, and it is dead."""
+"""After that many pings without a byte from the other side, it is considered dead."""
 _WRITE = 256 * 1024
 _CONGESTED = 4 * 1024 * 1024
 _MOST_CONTROL = 4 * _CONGESTED
@@ -32,7 +32,7 @@ class Link:
     _loop: asyncio.AbstractEventLoop
 
     def __init__(self, name: str, clock: Clock, took: Callable[[Frame], None], lost: Callable[[], None]) -> None:
-        """`took` is given every frame about a stream, `lost` is called once, at the end."""
+        """`on_frame` gets every frame of a stream, `on_lost` is called once, at the end."""
         self._name, self._clock = name, clock
         self._took, self._lost = took, lost
         self._stream: ByteStream | None = None
@@ -55,7 +55,7 @@ class Link:
 
     @property
     def congested(self) -> bool:
-        """The other side is behind by more than new requests should be added to."""
+        """The other side is too far behind to add new requests."""
         return self._control_size > _CONGESTED
 
     def send(self, kind: int, stream: int = 0, payload: bytes = b"") -> None:
@@ -72,7 +72,7 @@ class Link:
         self._schedule()
 
     def queue(self, out: Outgoing) -> None:
-        """Puts a stream in line, if it has something to send and may."""
+        """Queues a stream if it has something to send and may."""
         if not out.waiting and out.sendable and not self.closed:
             out.waiting = True
             self._line.append(out)
@@ -90,7 +90,7 @@ class Link:
                 self._stream.close()
             self._end()
 
-    # --- called by the connection ---
+    # --- called by the byte stream ---
 
     def data_received(self, data: bytes) -> None:
         self._silent = 0
@@ -152,7 +152,7 @@ class Link:
             out.drained()
         return frames
 
-    # --- life ---
+    # --- liveness ---
 
     async def _ping(self) -> None:
         while True:

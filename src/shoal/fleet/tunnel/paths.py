@@ -1,7 +1,7 @@
-"""Addresses of hosted clusters, and what of a request may leave the hub for a worker.
+"""Paths of hosted clusters, and what of a request the hub forwards to a worker. Pure.
 
 `/managedclusters/<namespace>/<name>/…` is the stable address; at the worker the same cluster is
-`/clusters/<namespace>.<name>/…`. A namespace has no dot, so the two never mix up. Pure text.
+`/clusters/<namespace>.<name>/…`. A namespace has no dot, so the two are never confused.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from shoal.objects.wire import Request
 
 SEGMENT = "managedclusters"
 HUB = "hub"
-"""Whom a worker's server sees at the other end of such a request."""
+"""Remote address that a worker's server sees for such a request."""
 
 _OF_ONE_HOP = frozenset(
     {
@@ -25,7 +25,7 @@ _OF_ONE_HOP = frozenset(
     }
 )  # fmt: skip
 _OF_A_FRONT_PROXY = "x-remote-"
-"""Headers by which a proxy would vouch for a user. This one vouches for nobody."""
+"""Headers by which a front proxy would vouch for a user. This proxy vouches for nobody."""
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -34,7 +34,7 @@ class Hosted(NamedTuple):
     namespace: str
     name: str
     rest: str
-    """Empty, or from its slash on."""
+    """Empty, or starts with a slash."""
 
     @property
     def path(self) -> str:
@@ -46,7 +46,7 @@ class Hosted(NamedTuple):
 
 
 def hosted(path: str) -> Hosted:
-    """What a stable address means; raises for anything else. Slashes that came encoded are slashes."""
+    """Parses a stable address; raises for anything else. Encoded slashes count as slashes."""
     parts = [part for part in path.split("/") if part]
     if len(parts) < 3 or parts[0] != SEGMENT or not path.startswith("/"):
         raise NotFound("the server could not find the requested resource")
@@ -64,14 +64,18 @@ def unknown(name: str) -> NotFound:
 
 
 def refuse_upgrade(request: Request) -> None:
-    """Exec, attach and port-forward take the connection over, by SPDY or WebSocket: that is not carried."""
+    """Rejects exec, attach and port-forward: they take the connection over, by SPDY or WebSocket, which the tunnel does
+    not carry.
+    """
     wanted = request.headers.get("upgrade", "")
     if wanted:
         raise NotImplementedHere(f"the address of a hosted cluster does not carry an upgrade to {wanted[:40]}")
 
 
 def outgoing(request: Request, target: Hosted) -> Request:
-    """The request as it leaves the hub: no certificate, nothing of this hop, who asked for it."""
+    """Returns the request as it leaves the hub: without client certificate and hop-by-hop headers, with
+    X-Forwarded-For.
+    """
     dropped = _named(request.headers) | _OF_ONE_HOP
     seen = request.headers.get("x-forwarded-for", "")
     path_of = f"{seen}, {request.remote}" if seen and request.remote else seen or request.remote
@@ -90,7 +94,7 @@ def outgoing(request: Request, target: Hosted) -> Request:
 
 
 def incoming(request: Request) -> Request:
-    """The request as a worker's server takes it: of one hosted cluster, never of anything else there."""
+    """Returns the request as a worker's server handles it: for one hosted cluster, never for anything else there."""
     target = hosted(request.path)
     return Request(
         request.method,
@@ -105,7 +109,7 @@ def incoming(request: Request) -> Request:
 
 
 def kept(headers: Iterable[tuple[str, str]]) -> Pairs:
-    """The headers of an answer that concern more than one hop, and are some: a worker may send anything."""
+    """Returns the valid end-to-end headers of a response: a worker may send anything."""
     return tuple((name, value) for name, value in headers if name.lower() not in _OF_ONE_HOP and _is_token(name))
 
 
@@ -114,5 +118,5 @@ def _is_token(name: str) -> bool:
 
 
 def _named(headers: Mapping[str, str]) -> frozenset[str]:
-    """What the Connection header says is of this hop only."""
+    """Returns the headers that the Connection header declares hop-by-hop."""
     return frozenset(name.strip().lower() for name in headers.get("connection", "").split(",") if name.strip())

@@ -1,4 +1,6 @@
-"""A worker's side: its hosted clusters, and nothing else of its server, served through a tunnel it dials itself."""
+"""The tunnel agent of a worker: dials the hub and serves its hosted clusters through the tunnel, nothing else of its
+server.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,11 @@ Dial = Callable[[Callable[[ByteStream], Receiver]], Awaitable[None]]
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
 """Seconds between attempts, half of that at least: a link that comes back after days is used within seconds."""
 STEADY = 10.0
-"""A tunnel that lasted so many seconds was a good one: the next attempt comes soon."""
+"""After a tunnel that lasted that many seconds the next attempt comes soon."""
 
 
 def hosted_clusters(handler: Handler) -> Handler:
-    """The server behind `handler`, as far as the hub may see it."""
+    """Restricts `handler` to what the hub may reach."""
 
     def answer(request: Request) -> Answer | Awaitable[Answer]:
         refuse_upgrade(request)
@@ -59,7 +61,7 @@ class TunnelServer:
                 end.close()
             if self._clock.monotonic() - began >= STEADY:
                 pause = FIRST_PAUSE
-            # Workers that lost the same hub do not all come back in the same moment.
+            # Jitter: workers that lost the same hub do not all reconnect at the same moment.
             rest = pause * (0.5 + self._dice() / 2)
             log.info("worker %s: %s; again in %.1f s", self._worker, said, rest)
             await self._clock.sleep(rest)

@@ -1,4 +1,4 @@
-"""Which worker is reached how: in this process, or through the tunnel it keeps to the hub."""
+"""Routes requests to workers: in this process, or through the tunnel that a worker keeps to the hub."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ log = logging.getLogger("shoal.fleet")
 SEGMENT = "workers"
 
 WorkerOf = Callable[[str, str], str | None]
-"""Namespace and name of a ManagedCluster: its worker, empty before it has one, None if there is no such cluster."""
+"""Returns the worker of a ManagedCluster by namespace and name: empty before it has one, None if there is no such
+cluster.
+"""
 
 
 class Tunnels:
-    """The newest connection of a worker is the one that counts."""
+    """The newest connection of a worker is used."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
@@ -31,7 +33,7 @@ class Tunnels:
         self._ends: dict[str, HubEnd] = {}
 
     def register(self, worker: str, handler: Handler) -> Callable[[], None]:
-        """A worker in this process, by its server's handler; what comes back takes it out again."""
+        """Registers a worker in this process by its server's handler. Returns a function that unregisters it."""
         inside = hosted_clusters(handler)
         self._replace(worker, inside, None)
         return lambda: self._forget(worker, inside)
@@ -46,7 +48,7 @@ class Tunnels:
         return sorted(self._handlers)
 
     def accept(self, request: Request) -> Answer:
-        """The answer to a worker that wants to keep a tunnel. Whether it may is decided before."""
+        """Accepts the tunnel of a worker. The caller has authorized it."""
         worker = tunnel_worker(request.path)
         if request.method not in ("GET", "POST"):
             raise MethodNotSupported("the server does not allow this method on the requested resource")
@@ -65,7 +67,7 @@ class Tunnels:
         return Upgrade(PROTOCOL, start)
 
     def disconnect(self, worker: str) -> None:
-        """Its tunnel is closed, with all that goes through it; whether it may keep another is asked when it comes."""
+        """Closes the tunnel of a worker with everything that goes through it. A new connection is authorized again."""
         end = self._ends.get(worker)
         if end is not None:
             log.warning("worker %s is cut off", worker)
@@ -97,7 +99,7 @@ class Tunnels:
 
 
 def tunnel_worker(path: str) -> str:
-    """The worker of `/workers/<name>/tunnel`."""
+    """Returns the worker of `/workers/<name>/tunnel`."""
     parts = path.split("/")
     if len(parts) != 4 or parts[1] != SEGMENT or parts[3] != "tunnel" or is_dns1123_subdomain(parts[2]):
         raise NotFound("the server could not find the requested resource")

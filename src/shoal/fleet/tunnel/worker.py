@@ -1,4 +1,4 @@
-"""The worker's end of its tunnel: requests come out, a local `wire.Handler` answers them."""
+"""The worker's end of its tunnel: passes requests from the hub to a local `wire.Handler`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ log = logging.getLogger("shoal.fleet")
 
 MAX_BODY = 3 * 1024 * 1024
 MAX_PENDING = 16 * 1024 * 1024
-"""A stream whose client is this far behind is cut off, as the server does it for its own."""
+"""A stream whose client is this far behind is aborted, as the server does for its own streams."""
 
 
 class WorkerEnd:
@@ -48,7 +48,7 @@ class WorkerEnd:
         return self.link.start(stream)
 
     async def ended(self) -> None:
-        """Until the tunnel is gone."""
+        """Waits until the tunnel is gone."""
         await self._over.wait()
 
     def close(self) -> None:
@@ -62,7 +62,7 @@ class WorkerEnd:
                 raise ProtocolError(f"stream {number} is open already")
             stream = self._streams[number] = _Stream(number, self.link, self._handler, self._done)
             stream.opened(decode_open(frame.payload))
-        elif stream is None:  # what was under way when this end was done with it
+        elif stream is None:  # Frames that were in flight when this end closed the stream.
             return
         elif frame.kind == DATA:
             stream.took(frame.payload)
@@ -86,7 +86,7 @@ class WorkerEnd:
 
 
 class _Stream:
-    """One request and its answer; the sink of the answer, where that is a stream."""
+    """One request and its response; the sink of the response if that is a stream."""
 
     def __init__(self, number: int, link: Link, handler: Handler, done: Callable[[int], None]) -> None:
         self._number, self._link, self._handler, self._done = number, link, handler, done
@@ -95,7 +95,7 @@ class _Stream:
         self._incoming = Incoming()
         self._length = 0
         self._request: Request | None = None
-        """Until it is complete."""
+        """Set until it is complete."""
         self._body: list[bytes] = []
         self._task: asyncio.Future[Answer] | None = None
         self._limit = 0
@@ -150,7 +150,7 @@ class _Stream:
         if not self._closed:
             self._answer(failed(error) if error is not None else task.result())
 
-    # --- the answer ---
+    # --- the response ---
 
     def _answer(self, answer: Answer) -> None:
         if isinstance(answer, Upgrade):
@@ -176,8 +176,8 @@ class _Stream:
         except Exception:
             log.exception("a stream failed")
             self.abort()
-        # The first burst (a watch's initial events) is the client's own wish: only what it falls behind after
-        # that counts.
+        # The first burst (a watch's initial events) was requested by the client: only what it falls behind after that
+        # counts.
         self._limit = MAX_PENDING + self.out.pending
 
     @property
@@ -217,7 +217,7 @@ class _Stream:
         self._on_drain = callback
 
     def drop(self) -> None:
-        """Nothing more leaves: the hub or the tunnel is done with it."""
+        """Discards the stream: the hub or the tunnel is done with it."""
         self._request = None
         self.out.drop()
         if self._task is not None:
@@ -232,7 +232,7 @@ class _Stream:
             self._on_drain()
 
     def _notify(self) -> None:
-        # Later, never at once: whoever writes to many sinks in a loop must not see its own set change.
+        # Deferred: a caller that writes to many sinks in a loop must not see its own set change.
         self._closed = True
         loop = asyncio.get_running_loop()
         for callback in self._callbacks:
@@ -241,7 +241,7 @@ class _Stream:
 
 
 def failed(error: BaseException) -> Response:
-    """Any exception as the Status a client understands."""
+    """Converts any exception to a Status response."""
     if not isinstance(error, StatusError):
         log.error("a request through the tunnel failed", exc_info=error)
         error = InternalError("Internal error occurred: the worker's log has the details")

@@ -1,4 +1,4 @@
-"""What is of a hosted cluster in the worker's store: all inside it, and the objects of root that make it. Pure.
+"""Which keys of the worker's store belong to a hosted cluster: everything inside it, and its objects in root. Pure.
 
 Keys are the store's, `group/plural/cluster/namespace/name`.
 """
@@ -16,7 +16,7 @@ ROOT = "root"
 LOGICAL_CLUSTERS = f"{logicalcluster.GROUP}/{logicalcluster.PLURAL}"
 COPIES = f"{fleet.GROUP}/managedclusters"
 _NAMED = (f"{capi.GROUP}/clusters", f"{fleet.GROUP}/embeddedclusters")
-"""Kinds whose objects are called as the ManagedCluster is."""
+"""Resources whose objects have the name of the ManagedCluster."""
 _OTHERS = frozenset({COPIES, f"{fleet.GROUP}/workers"})
 _GROUPS = (capi.GROUP, fleet.GROUP)
 
@@ -33,12 +33,12 @@ _LAST = (
     "embeddedclusters",
     "clusters",
 )
-"""Owners come after what they own: a loop that sees one of them first would make what is on its way."""
+"""Owners come after what they own: a controller that sees an owner first would create what is still to come."""
 
 
 class _Metadata(msgspec.Struct):
     labels: dict[str, str] = {}
-    ownerReferences: list[dict[str, Any]] = []  # noqa: N815 - as the wire has it
+    ownerReferences: list[dict[str, Any]] = []  # noqa: N815 - wire name
 
 
 class _Spec(msgspec.Struct):
@@ -54,7 +54,9 @@ _READER = msgspec.json.Decoder(_Belonging)
 
 
 def hosted_of(key: str, value: bytes | None) -> str:
-    """The hosted cluster that a key is of, copies left out; empty: of none, or only its value would tell."""
+    """Returns the hosted cluster of a key, except for copies; empty if it belongs to none, or only its value would
+    tell.
+    """
     group, plural, cluster, namespace, name = key.split("/", 4)
     if cluster != ROOT:
         return cluster
@@ -70,7 +72,7 @@ def hosted_of(key: str, value: bytes | None) -> str:
 
 
 def _owner(value: bytes) -> str:
-    """The Cluster that an object of Cluster API belongs to."""
+    """Returns the Cluster that a Cluster API object belongs to."""
     try:
         found = _READER.decode(value)
     except msgspec.DecodeError:
@@ -88,7 +90,7 @@ def logical_key(hosted: str) -> str:
 
 
 def in_order(keys: Iterable[str]) -> list[str]:
-    """In which they are written: the logical cluster, what is inside, the objects of root, the copy."""
+    """Returns the keys in write order: the logical cluster, its contents, the objects of root, the copy."""
     return sorted(keys, key=_place)
 
 

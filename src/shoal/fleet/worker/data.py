@@ -1,7 +1,7 @@
-"""The seam to the worker's own store, below its API: what a hosted cluster is made of, byte for byte.
+"""Access to the worker's own store, below its API: the entries of a hosted cluster, byte for byte.
 
-Loops see the API only; a cluster that moves has to keep uids, times and whoever owns which field, and those an API
-sets itself. Who puts a worker together gives this.
+Controllers see the API only. A cluster that migrates has to keep uids, times and field owners, which an API sets
+itself. The composition of a worker implements this interface.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """All of a hosted cluster at one revision, its copy included."""
+    """All entries of a hosted cluster at one revision, including its copy."""
 
     revision: int
     entries: Mapping[str, bytes]
@@ -35,30 +35,32 @@ Told = Callable[[Sequence[Changed]], None]
 class Data(Protocol):
     @property
     def refuses(self) -> str:
-        """Why this store can neither take in a cluster, nor promise that a write is done when it was judged; empty:
-        it can."""
+        """Why this store can neither take in a cluster nor guarantee that a checked write is done right away; empty if
+        it can.
+        """
 
     @property
     def revision(self) -> int: ...
 
     @property
     def token_key(self) -> str:
-        """The public key of the tokens that are issued here."""
+        """Public key of the tokens that are issued here."""
 
     def has(self, key: str) -> bool:
-        """Of an object of root."""
+        """True if that object of root exists."""
 
     def contents(self, hosted: str) -> Contents: ...
 
     def follow(self, told: Told) -> None:
-        """From now on, in place of who was told before: of every change of a hosted cluster, once it is durable, in
-        order."""
+        """Replaces the handler. It is called for every change of a hosted cluster, once it is durable, in order."""
 
     async def settled(self) -> None:
-        """Everything accepted before is durable, and was told."""
+        """Waits until everything accepted before is durable and was delivered to the handler."""
 
     async def replace(self, hosted: str, entries: Mapping[str, bytes], above: int = 0) -> int:
-        """All of a hosted cluster is these now, at revisions above that one; nothing: it is gone. All or nothing."""
+        """Replaces all entries of a hosted cluster, at revisions above `min_revision`; no entries: it is deleted.
+        Atomic.
+        """
 
     async def heard(self) -> None:
-        """The loops beside the server have been told of everything so far."""
+        """Waits until the controllers beside the server have received everything so far."""

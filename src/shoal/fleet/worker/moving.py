@@ -1,10 +1,14 @@
-"""The loops of a worker by which hosted clusters are moved, and what they share.
+"""The worker's controllers that migrate hosted clusters, and what they share.
 
-fence      whether a cluster may be changed now
-confirming the hub's word that it is this worker's
-shipping   its log goes to the hub; freezing for a planned move
-restoring  from the log of another worker
-yielding   gives way to a worker that has it in a later epoch
+fence: whether a cluster may be written now
+
+ownership: the hub's confirmation that it is this worker's
+
+replication: ships its log to the hub; freezes it for a planned migration
+
+restore: from the log of another worker
+
+handover: gives way to a worker that has it in a later epoch
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ from shoal.runtime.loop import Loop
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """What a worker's server gives: the seam to its store, and the gate in front of it."""
+    """What a worker's server provides: access to its store, and the fence in front of it."""
 
     data: Data
     fence: Fence

@@ -1,4 +1,6 @@
-"""What a worker's own root holds of its ManagedClusters, kept by watches that its loops share."""
+"""Informers of the worker's own root: ManagedCluster copies and the objects that host them, shared by its
+controllers.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ MACHINE_DEPLOYMENTS = Kind(CORE, "v1beta2", "machinedeployments")
 EMBEDDED_CLUSTERS = Kind(INFRASTRUCTURE, "v1alpha1", "embeddedclusters")
 EMBEDDED_TEMPLATES = Kind(INFRASTRUCTURE, "v1alpha1", "embeddedmachinetemplates")
 HOSTING = {kind.plural: kind for kind in (CLUSTERS, EMBEDDED_CLUSTERS, EMBEDDED_TEMPLATES, MACHINE_DEPLOYMENTS)}
-"""The kinds that make a hosted cluster, by plural."""
+"""Resources that make up a hosted cluster, by plural."""
 
 
 class OwnRoot:
@@ -76,12 +78,14 @@ class OwnRoot:
         return list(self._reflectors[MANAGED_CLUSTERS].objects.values())
 
     def of(self, owner: Name) -> dict[tuple[str, str], Object]:
-        """What hosts a ManagedCluster, by plural and name."""
+        """Returns the objects that host a ManagedCluster, by plural and name."""
         return dict(self._of.get(owner, {}))
 
 
 def owner_name(kind: Kind, key: Key, obj: Object | None) -> Name | None:
-    """The ManagedCluster an object belongs to, by its name or label: it may be gone. None: to none."""
+    """Returns the ManagedCluster that an object belongs to, by its name or label; it may be gone. None if it belongs to
+    none.
+    """
     _, namespace, name = key
     if kind in (MACHINE_DEPLOYMENTS, EMBEDDED_TEMPLATES):
         labels = (obj or {"metadata": {}})["metadata"].get("labels") or {}

@@ -1,4 +1,4 @@
-"""What the loops of a worker that move clusters have of its others."""
+"""Dependencies of the worker's migration controllers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shoal.fleet.worker.registration.controller import Registration
 @dataclass(frozen=True, slots=True)
 class Parts:
     hub: Client
-    """Of the hub's root, as this worker."""
+    """For the hub's root, as this worker."""
     own: Client
     clock: Clock
     bus: Bus

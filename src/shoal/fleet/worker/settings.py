@@ -1,4 +1,4 @@
-"""What a worker is told when it is started."""
+"""Startup settings of a worker."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from shoal.kinds import fleet
 class WorkerSettings:
     name: str
     capacity: int = 100
-    """ManagedClusters it hosts at most."""
+    """The most ManagedClusters it hosts."""
     location: str = ""
     version: str = ""
-    """The Kubernetes version of clusters that ask for none."""
+    """Kubernetes version of clusters that request none."""
     hub_url: str = ""
     """Where clients reach the hub: scheme, host and port. Kubeconfigs name it."""
     hub_authority: str = ""
-    """The certificate, as PEM, by which they trust it; empty: one the system trusts."""
+    """CA certificate of the hub, as PEM; empty: the system's trust store."""
     provides: tuple[str, ...] = ("embedded",)
-    """The infrastructures of ManagedClusters it can host."""
+    """Infrastructures of ManagedClusters it can host."""
     infrastructure: str = fleet.EXTERNAL
-    """What its Worker is."""
+    """Infrastructure of its Worker."""
 
     @property
     def declared(self) -> bool:
-        """A hub runs it: what it is, is what its Worker says, and without one it is nobody."""
+        """A hub runs it: its Worker object defines it, and without one it does not join."""
         return self.infrastructure == fleet.PROCESS

@@ -1,6 +1,6 @@
 """One change of a ManagedCluster's status at the hub, by compare-and-swap on the state that was read for it.
 
-Through the hub's API whatever the bus: who moves clusters has to know that the hub has it so.
+It uses the hub's API whichever bus is used: migration has to know that the hub has stored it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from shoal.runtime.loop import Later
 
 Object = dict[str, Any]
 Change = Callable[[Object], Object | None]
-"""Of the ManagedCluster as it is now: its status as it should be; None: as it is."""
+"""Returns the desired status of the current ManagedCluster; None: unchanged."""
 
 
 async def change_status(hub: Client, worker: str, name: Name, copy: Object, change: Change) -> Object:
-    """The ManagedCluster after it. Later: it is not this worker's, for the epoch of the copy."""
+    """Returns the updated ManagedCluster. Raises RequeueError if it is not this worker's in the epoch of the copy."""
     managed = await hub.get(MANAGED_CLUSTERS, name[1], name[0])
     why = not_ours(managed, worker, copy)
     if why:

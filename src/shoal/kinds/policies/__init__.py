@@ -1,8 +1,8 @@
-"""Admission policies: what their expressions may name, what they mean for a request, and what they make of an object.
+"""Admission policies: the environment of their expressions, their evaluation for a request, and their mutations.
 
-Pure. Which policies a cluster has, and when they are asked, is `apiserver.policies` and `apiserver.admission.policies`.
+Pure. `apiserver.policies` and `apiserver.admission.policies` know which policies a cluster has and when they run.
 """
 
 
 class Undecided(Exception):
-    """No condition says no, and some say nothing."""
+    """No match condition is false, and at least one failed to evaluate."""

@@ -1,4 +1,4 @@
-"""The expressions of a policy that is written: they compile, to the type that is wanted. Messages are upstream's."""
+"""Validates the expressions of a policy: they compile to the required result type. Messages are upstream's."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FIELDS: Final = {"ApplyConfiguration": "applyConfiguration", "JSONPatch": "json
 class Compiler:
     params: bool
     variables: dict[str, Type] | None
-    """None: nothing can name any."""
+    """None: expressions cannot use `variables`."""
 
     def variable_causes(self, variables: list[Object]) -> list[Cause]:
         causes: list[Cause] = []
@@ -66,7 +66,7 @@ class Compiler:
 
 
 def compiler(spec: Object, *, always: bool) -> Compiler:
-    """`always`: `variables` is there even where a policy has none."""
+    """`has_variables`: `variables` is declared even if the policy has none."""
     return Compiler(spec.get("paramKind") is not None, {} if always or spec.get("variables") else None)
 
 
@@ -75,7 +75,7 @@ def _problems(made: Expression, shown: str, path: str) -> list[Cause]:
 
 
 def check_causes(compiling: Compiler, check: Object, path: str) -> list[Cause]:
-    """Of one of the validations."""
+    """Validates one entry of `validations`."""
     text, message = check.get("expression") or "", check.get("message") or ""
     told, causes = check.get("messageExpression") or "", []
     if not text.strip():

@@ -1,4 +1,6 @@
-"""What expressions about a request may name, with types. Objects and parameters have none: they are of many kinds."""
+"""The CEL environment of expressions over a request: variables and their types. Objects and parameters are dynamic,
+because they are of many kinds.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ PLACES = (
     "object", "oldObject", "request", "namespaceObject", "params", "authorizer", "authorizer.requestResource",
     "variables",
 )  # fmt: skip
-"""The order in which a program is given their values, known to its environment or not."""
+"""The order in which a program gets the variable values, whether or not its environment declares them."""
 VARIABLES = "kubernetes.variables"
 
 
@@ -73,7 +75,9 @@ _WITH_PATCHES = {**FUNCTIONS, **{each.name: [each] for each in patches.OVERLOADS
 def environment(
     *, params: bool, authorizer: bool = True, variables: Mapping[str, Type] | None = None, makes: bool = False
 ) -> Environment:
-    """`variables`: those of the policy so far, or None where expressions cannot name any. `makes`: patches."""
+    """`variables`: the policy's variables so far, or None where expressions cannot use any. `has_patch_types`:
+    expressions may construct patches.
+    """
     if variables is None:
         return _plain(params, authorizer, makes)
     return _with(_names(params, authorizer) | {"variables": Type("object", (), VARIABLES, variables)}, makes)

@@ -1,4 +1,4 @@
-"""Expressions over the values of one request, within a budget that all of them share."""
+"""Evaluates expressions over the values of one request, within a shared cost budget."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shoal.objects.cel.values import Lazy, Value
 Object = dict[str, Any]
 
 BUDGET: Final = 10_000_000
-"""For the expressions of a policy of one sort, for one binding and parameter."""
+"""The cost budget of one sort of a policy's expressions, per binding and parameter."""
 CONDITIONS_BUDGET: Final = 2_500_000
 OUT_OF_BUDGET: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
 _NAMESPACE_METADATA = (
@@ -29,7 +29,7 @@ class OutOfBudget(Exception):
 
 
 class Inputs(NamedTuple):
-    """What expressions see. `request` is an AdmissionRequest without the objects."""
+    """The values expressions can access. `request` is an AdmissionRequest without the objects."""
 
     object: Object | None
     old: Object | None
@@ -45,7 +45,7 @@ class Result(NamedTuple):
 
 
 class Evaluation:
-    """Variables are computed when they are first read, and once."""
+    """Evaluates expressions with a budget. Variables are computed on first access, and once."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Evaluation:
         ]
 
     def run(self, expression: Expression) -> Result:
-        """Raises OutOfBudget: nothing more is evaluated then."""
+        """Raises BudgetExceededError: no further expression may be evaluated."""
         if expression.program is None:
             return Result(None, f"compilation error: {expression.problem}")
         outcome = expression.program.evaluate(self._values, PER_CALL_LIMIT)
@@ -107,7 +107,7 @@ class Evaluation:
 
 
 def namespace_shown(namespace: Object | None) -> Object | None:
-    """As expressions see it: who owns what in it is not theirs."""
+    """Returns the namespace as expressions see it: without field ownership and owner references."""
     if namespace is None:
         return None
     metadata = namespace["metadata"]
@@ -118,7 +118,7 @@ def namespace_shown(namespace: Object | None) -> Object | None:
 def conditions_met(
     conditions: tuple[Expression, ...], inputs: Inputs, variables: Mapping[str, Expression] | None = None
 ) -> bool:
-    """One condition that is not met settles it, whatever is wrong with the others. Raises Undecided."""
+    """A false condition decides, whatever errors the others have. Raises MatchError."""
     if not conditions:
         return True
     request = {**inputs.request, "resource": inputs.request["requestResource"]}

@@ -1,4 +1,4 @@
-"""One expression of a policy or of a matchCondition: compiled once, or the reason why it cannot be."""
+"""One expression of a policy or match condition: compiled once, or its compile error."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Expression:
     program: cel.Program | None = None
     problem: str = ""
     internal: bool = False
-    """The expression is sound, and cannot be made a program of."""
+    """The expression is valid, but no program can be built from it."""
 
     @property
     def type(self) -> Type:
-        """As other expressions know the variable it is the value of."""
+        """The type other expressions see for a variable with this value."""
         return DYN if self.program is None else kept_type(self.program.result)
 
 
@@ -51,20 +51,20 @@ def compiled(text: str, environment: cel.Environment, wanted: tuple[Type, ...]) 
 
 
 def refused(path: str, shown: str, made: Expression) -> Cause:
-    """An expression that cannot be evaluated, as validation tells."""
+    """Returns the validation cause of an expression that does not compile."""
     if made.internal:
         return Cause("InternalError", f"{path}: Internal error: {made.problem}", path)
     return invalid_value(path, shown, made.problem)
 
 
 def _named(kind: Type) -> str:
-    """As these messages name types, which is not how those of the language do."""
+    """Returns the type name that upstream's validation messages use. It differs from CEL's own."""
     name = kind.name if kind.kind == "object" else kind.kind
     return f"{name}({', '.join(map(_named, kind.params))})" if kind.params else name
 
 
 def kept_type(kind: Type) -> Type:
-    """What other expressions know of a variable of that type: not the fields of an object."""
+    """Returns the type other expressions see for a variable of this type: object fields are not visible."""
     if kind.kind in _KEPT:
         return kind
     if kind.kind == "list":

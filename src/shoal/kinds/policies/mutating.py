@@ -1,4 +1,4 @@
-"""What one mutation of a MutatingAdmissionPolicy makes of an object: a configuration laid over it, or a JSON patch."""
+"""Applies one mutation of a MutatingAdmissionPolicy to an object: an apply configuration or a JSON patch."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ Object = dict[str, Any]
 
 
 class Failed(Exception):
-    """The mutation cannot be made; the failurePolicy says what that means."""
+    """The mutation failed; failurePolicy decides about the request."""
 
 
 def mutated(
     kind: str, expression: Expression, variables: Mapping[str, Expression], inputs: Inputs, root: Node | None
 ) -> Object | None:
-    """The object with the mutation; None where there is none. `root`: what its schema says about merging."""
+    """Returns the mutated object; None if the mutation does not apply. `schema_node` gives the merge rules of its
+    schema.
+    """
     if expression.program is None:
         raise Failed(expression.problem)
     namespace = namespace_shown(inputs.namespace)
@@ -64,7 +66,7 @@ def _patched(obj: Object, operations: list[Object]) -> Object | None:
     except (Invalid, BadRequest, TooLarge) as error:
         said = str(error.__cause__ or error)
         if said.endswith(": test failed"):
-            return None  # so a patch can say when it is meant
+            return None  # a failed `test` means the patch does not apply
         raise Failed(f"JSON Patch: {said}") from None
     return made
 
@@ -102,7 +104,9 @@ def _on_the_wire(value: Value, told: str) -> Any:
 
 
 def _atomics(value: Any, node: Node, path: str) -> list[str]:
-    """What is replaced as a whole: who means to change a part of it would lose the rest."""
+    """Returns the paths of atomic values in the configuration: merging would replace them as a whole and lose the
+    rest.
+    """
     found = []
     if type(value) is dict and node.maps:
         if not node.granular:

@@ -1,4 +1,4 @@
-"""Policies and their bindings as the server uses them: read once, their expressions compiled."""
+"""Policies and bindings as the server uses them: parsed once, with compiled expressions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Object = dict[str, Any]
 class NamedRule:
     rule: Rule
     names: frozenset[str]
-    """Empty: of any name."""
+    """Empty: any name."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,13 +48,13 @@ class Check:
     expression: Expression
     message: str
     told: Expression | None
-    """What the message is, where that is an expression."""
+    """The expression of the message, if there is one."""
     reason: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Compiled:
-    """All expressions of a policy. Those that do not compile say so when they are evaluated."""
+    """All expressions of a policy. Compile errors are reported on evaluation."""
 
     conditions: tuple[Expression, ...] = ()
     variables: Mapping[str, Expression] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class Policy:
 
 
 def read_policy(policy: Object, bindings: tuple[Binding, ...]) -> Policy:
-    """Of one that was validated."""
+    """Parses a validated policy."""
     spec = policy["spec"]
     kind = spec.get("paramKind")
     group, _, version = kind["apiVersion"].rpartition("/") if kind else ("", "", "")
@@ -132,7 +132,7 @@ def _expressions(spec: Object) -> Object:
 
 @lru_cache(maxsize=1024)
 def _compiled(text: bytes) -> Compiled:
-    """Shared by all clusters that have the same policy."""
+    """Cached: shared by all clusters that have the same policy."""
     spec: Object = orjson.loads(text)
     params: bool = spec["params"]
     types: dict[str, Type] = {}

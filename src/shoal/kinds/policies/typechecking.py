@@ -1,6 +1,7 @@
-"""Expressions of a ValidatingAdmissionPolicy against the schemas of the kinds it is about: warnings in its status.
+"""Type-checks the expressions of a ValidatingAdmissionPolicy against the schemas of its kinds, for warnings in its
+status.
 
-A policy is accepted and evaluated whatever is found here: at its evaluation objects have no types.
+The result does not affect admission: at evaluation objects are untyped.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Kind(NamedTuple):
 
 
 def kind_type(name: str, schema: Object) -> Type:
-    """Of objects of a kind, by its published schema. One that contains itself ends in an object without fields."""
+    """Returns the CEL type of a kind by its published schema. Recursion ends in an object without fields."""
     found = declared(_expanded(schema, frozenset()), root=True, name=name)
     return DYN if found is None else found.type
 
@@ -58,7 +59,7 @@ def _reference(schema: Object) -> str:
 
 
 def type_warnings(spec: Object, kinds: list[Kind], params: Type | None) -> list[Object]:
-    """As the status has them. `params` is DYN where nobody knows the kind, and None where there is none."""
+    """Returns the warnings of the status. `params` is DYN if its kind is unknown, and None if there is none."""
     known = [(kind.shown, _environment(spec, kind.type, params)) for kind in kinds]
     warnings: list[Object] = []
     for i, check in enumerate(spec.get("validations") or ()):

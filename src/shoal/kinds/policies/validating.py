@@ -1,6 +1,6 @@
-"""What a ValidatingAdmissionPolicy says about a request, for one binding and one parameter.
+"""Evaluates a ValidatingAdmissionPolicy for a request, one binding and one parameter.
 
-`validated` is a generator that stops after each expression: whoever runs it may let others go first, for an
+`evaluate_policy` is a generator that yields after each expression, so that the caller can let other work run: one
 expression may take a tenth of a second.
 """
 
@@ -28,10 +28,10 @@ LONGEST_ANNOTATION: Final = 10 * 1024
 @dataclass(frozen=True, slots=True)
 class Denial:
     index: int
-    """Of the validation, as the audit log counts them."""
+    """Index of the validation, as the audit log counts."""
     message: str
     reason: str = ""
-    """Empty: it could not be evaluated."""
+    """Empty: the expression failed to evaluate."""
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class Verdict:
     denials: list[Denial] = field(default_factory=list)
     annotations: list[tuple[str, str]] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
-    """Of annotations that could not be evaluated: these deny, whatever the binding's actions are."""
+    """Errors of audit annotations. They deny the request, whatever the binding's actions are."""
 
 
 def validated(policy: Policy, inputs: Inputs, verdict: Verdict) -> Iterator[None]:
@@ -91,7 +91,7 @@ def _message(check: Check, telling: Evaluation) -> str:
 
 
 def _annotations(policy: Policy, inputs: Inputs, verdict: Verdict) -> Iterator[None]:
-    """Not even with a failurePolicy of Ignore is a request denied for one; nor can one ask the authorizer."""
+    """An audit annotation denies no request with failurePolicy Ignore. It cannot use the authorizer."""
     compiled = policy.compiled
     if not compiled.annotations:
         return

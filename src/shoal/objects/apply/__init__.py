@@ -1,7 +1,7 @@
-"""Server-side apply and managedFields: who owns which field of an object, and what an apply makes of it.
+"""Server-side apply and managedFields: which manager owns which field, and the result of an apply.
 
-Pure: objects, a compiled schema and the time come in; managedFields or a merged object come out.
-Storing, defaulting and validating are the API server's.
+Pure: objects, a compiled schema and the time go in; managedFields or a merged object come out. Storing, defaulting and
+validation are done by the API server.
 """
 
 from shoal.objects.apply.compare import Object

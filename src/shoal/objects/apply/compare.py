@@ -1,8 +1,7 @@
-"""From objects to sets of fields: what an object holds, and what differs between two of them.
+"""Computes field sets from objects: the fields an object has, and the difference between two objects.
 
-Values that fit their schema nowhere are one owned leaf; items that cannot be named raise ValueError.
-Equality is Python's: `1` turned into `true` inside a free-form value counts as unchanged here.
-Nothing here knows about managers.
+A value that does not fit its schema is one owned leaf. Items without a key raise ValueError. Equality is Python's: a
+change from `1` to `true` inside a free-form value is not seen here. Managers are not known here.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ UNTRACKED: Final[Fields] = {
     "f:kind": {},
     "f:metadata": {".": {}} | {"f:" + name: {} for name in _UNTRACKED_META},
 }
-"""The paths nobody can own: an object's type, its identity and what the server counts."""
+"""Paths that cannot be owned: the object's type, its identity and server-set counters."""
 _MAP: Final = (dict, type(None))
 _LIST: Final = (list, type(None))
-"""Null is an empty container of whichever kind the other side is."""
+"""Null counts as an empty container of the same type as the other side."""
 
 
 def tracked(obj: Object) -> Object:
-    """The object without its untracked fields."""
+    """Returns the object without its untracked fields."""
     out = dict(obj)
     out.pop("apiVersion", None)
     out.pop("kind", None)
@@ -43,16 +42,16 @@ def tracked(obj: Object) -> Object:
 
 
 def created(obj: Object, node: Node) -> Fields:
-    """The fields somebody who creates an object comes to own, including every map and list it introduces.
+    """Returns the fields the creator of an object owns, including every map and list it introduces.
 
-    What a Go struct always contains was not introduced by anybody, so `spec` of a built-in has no `.`.
+    Fields a Go struct always contains were not introduced by anybody, so `spec` of a built-in has no `.`.
     """
     out: Fields = {}
     fields = node.fields
     for name in sorted(obj):
         value = obj[name]
         if value is None:
-            continue  # how Go writes what was never set
+            continue  # Go writes an unset field as null
         field = fields.get(name)
         if field is None:
             out["f:" + name] = whole(value, node.element or DEDUCED)
@@ -66,7 +65,7 @@ def created(obj: Object, node: Node) -> Fields:
 
 
 def whole(value: Any, node: Node) -> Fields:
-    """A value with everything in it, as it is owned when it comes or goes as a whole."""
+    """Returns the field set of a value and everything in it, for a value that is added or removed as a whole."""
     kind = type(value)
     if kind is dict:
         if not value or not node.granular:
@@ -84,14 +83,14 @@ def whole(value: Any, node: Node) -> Fields:
         out = {".": {}}
         for item in value:
             element = element_of(node, item)
-            # Of items with one name only the name is owned: nobody could say which of them.
+            # Of items with the same key only the key is owned, because they cannot be told apart.
             out[element] = {} if element in out else whole(item, node.items)
         return in_order(out) if len(out) > 2 else out
     return {}
 
 
 def compare(old: Any, new: Any, node: Node) -> tuple[Fields | None, Fields | None]:
-    """The nodes for what `new` changed or added and for what it removed, below one path; None for nothing."""
+    """Returns the field sets of what `new` changed or added and of what it removed, below one path. None: nothing."""
     if old == new:
         return None, None
     if old or new:
@@ -101,7 +100,7 @@ def compare(old: Any, new: Any, node: Node) -> tuple[Fields | None, Fields | Non
         if node.associative and isinstance(old, _LIST) and isinstance(new, _LIST):
             changed, removed = _compare_lists(old or [], new or [], node)
             return changed or None, removed or None
-    # A leaf, or a value that changed its type: what was inside goes, what is inside now comes.
+    # A leaf, or a value that changed its type: the old content is removed, the new content is added.
     gone = {key: sub for key, sub in whole(old, node).items() if key != "."}
     return whole(new, node), gone or None
 
@@ -159,7 +158,7 @@ def _compare_lists(old: list[Any], new: list[Any], node: Node) -> tuple[Fields, 
 def _compare_duplicates(
     element: str, olds: tuple[Any, ...], news: tuple[Any, ...], node: Node, changed: Fields, removed: Fields
 ) -> None:
-    """Items that share a name are owned by the name alone, as long as there are several."""
+    """Items that share a key are owned by the key alone while there are several of them."""
     if len(olds) > 1 and len(news) > 1:
         changed[element] = {}
     elif len(olds) > 1:
@@ -181,10 +180,10 @@ def _by_element(items: list[Any], node: Node) -> dict[str, tuple[Any, ...]]:
 
 
 def applied(value: Any, node: Node) -> Fields | None:
-    """The children an applied configuration mentions, or None for a leaf.
+    """Returns the fields an applied configuration sets, or None for a leaf.
 
-    Unlike `whole`, declared fields are only a way to what is below them; list items, members of free
-    maps, nulls and empty maps are mentioned themselves.
+    Unlike `fields_of_value`, declared fields are only parents of what is below them. List items, members of free-form
+    maps, nulls and empty maps are set themselves.
     """
     if type(value) is dict and node.granular:
         return _applied_map(value, node)
@@ -219,7 +218,7 @@ def _applied_list(value: list[Any], node: Node) -> Fields:
 
 
 def with_named(fields: Fields, node: Node) -> Fields:
-    """The set with every declared field on the way to a member made a member too."""
+    """Returns the set with every declared field on the path to a member added as a member."""
     out: Fields = {}
     for key, below in fields.items():
         if not below:
@@ -232,9 +231,9 @@ def with_named(fields: Fields, node: Node) -> Fields:
 
 
 def without_items(value: Any, fields: Fields, node: Node, emptied: Any = None) -> Any:
-    """The value without the items of a set. A container that loses everything becomes `emptied`.
+    """Returns the value without the fields of a set. A container that loses everything becomes `emptied`.
 
-    `emptied=MISSING` drops it; None keeps the trace of it that deciding about owners needs.
+    `emptied=MISSING` drops the container. None keeps a trace of it, which ownership decisions need.
     """
     if not fields:
         return value
@@ -277,7 +276,7 @@ def _list_without(value: list[Any], fields: Fields, node: Node, emptied: Any) ->
 
 
 def reconciled(fields: Fields, node: Node) -> Fields:
-    """The set after a schema change: paths below what is atomic now become that one path."""
+    """Returns the set after a schema change: paths below a field that is now atomic become that one path."""
     out: Fields | None = None
     for key, below in fields.items():
         if not below:
@@ -300,7 +299,7 @@ def _atomic(node: Node) -> bool:
 
 
 def _descend(node: Node, key: str) -> tuple[Node, bool]:
-    """The node below a path element, and whether it is a declared field."""
+    """Returns the node below a path element, and whether it is a declared field."""
     if key[0] == "f":
         field = node.fields.get(key[2:])
         return (field.node, True) if field is not None else (node.element or DEDUCED, False)

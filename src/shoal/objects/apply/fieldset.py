@@ -1,9 +1,8 @@
-"""Sets of fields, in the very form the wire gives them: nested FieldsV1 dicts.
+"""Field sets in wire form: nested FieldsV1 dicts.
 
-A node `{}` is an owned leaf; a node with children is owned itself only when it holds `.`. The root is
-never owned, so `{}` at the root is the empty set. Sets are kept in wire order and never mutated: every
-operation returns a new dict that may share subtrees with its inputs.
-Which fields an object has is decided in `compare`, not here.
+A node `{}` is a member leaf. A node with children is itself a member only if it contains `.`. The root is never a
+member, so `{}` at the root is the empty set. Sets are kept in wire order and never mutated: every operation returns a
+new dict that may share subtrees with its inputs. `compare` decides which fields an object has.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _GO_ESCAPES = {'"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b", "\f": "\\f", 
 
 
 def owned(node: Fields) -> bool:
-    """Whether the path of a node is itself in the set, and not only something below it."""
+    """True if the path of a node is itself in the set, not only something below it."""
     return not node or "." in node
 
 
@@ -45,7 +44,7 @@ def union(one: Fields, two: Fields) -> Fields:
 
 
 def union_all(sets: list[Fields]) -> Fields:
-    """In pairs, so that many sets cost no more than sorting them would."""
+    """Merges in pairs, so that many sets cost no more than sorting them would."""
     while len(sets) > 1:
         pairs = zip(sets[::2], sets[1::2], strict=False)
         sets = [union(one, two) for one, two in pairs] + (sets[-1:] if len(sets) % 2 else [])
@@ -53,7 +52,7 @@ def union_all(sets: list[Fields]) -> Fields:
 
 
 def difference(one: Fields, two: Fields) -> Fields:
-    """`one` without the paths of `two`; taking away a parent leaves its children, and the reverse."""
+    """Returns `one` without the paths of `two`. Removing a parent leaves its children, and the reverse."""
     out = dict(one)
     for key, theirs in two.items():
         mine = out.get(key)
@@ -88,7 +87,7 @@ def intersection(one: Fields, two: Fields) -> Fields:
 
 
 def without(fields: Fields, roots: Fields) -> Fields:
-    """`fields` without the paths in `roots` and everything below them."""
+    """Returns `fields` without the paths in `roots` and everything below them."""
     out = dict(fields)
     for key, root in roots.items():
         mine = out.get(key)
@@ -106,12 +105,12 @@ def without(fields: Fields, roots: Fields) -> Fields:
 
 
 def leaves(fields: Fields) -> Fields:
-    """Only the paths that have nothing below them."""
+    """Returns only the paths that have nothing below them."""
     return {key: leaves(node) for key, node in fields.items() if key != "."}
 
 
 def paths(fields: Fields, prefix: str = "") -> Iterator[str]:
-    """Every path in upstream's spelling and order: the members of a level, then what is below them."""
+    """Yields every path in upstream's notation and order: the members of a level, then what is below them."""
     for key, node in fields.items():
         if key != "." and owned(node):
             yield prefix + spell(key)
@@ -121,7 +120,7 @@ def paths(fields: Fields, prefix: str = "") -> Iterator[str]:
 
 
 def in_order(fields: Fields) -> Fields:
-    """One level sorted as upstream writes it; the levels below are left as they are."""
+    """Sorts one level in upstream's order. The levels below stay as they are."""
     keys = sorted(fields)
     if keys[-1] >= "i:":
         keys.sort(key=_rank)
@@ -129,7 +128,7 @@ def in_order(fields: Fields) -> Fields:
 
 
 def decode(raw: object) -> Fields:
-    """FieldsV1 from the wire. Raises ValueError for what is none; drops elements of a future format."""
+    """Decodes FieldsV1 from the wire. Raises ValueError for invalid input. Drops elements of a future format."""
     if type(raw) is dict and _canonical(raw):
         return raw
     fields = _decode(raw)
@@ -153,7 +152,7 @@ def _decode(raw: object) -> Fields:
 
 
 def _canonical(fields: Fields) -> bool:
-    """A read-only look: nearly every set that comes in was written by this server."""
+    """Checks without copying. Nearly every incoming set was written by this server and is canonical."""
     last = ""
     for key, node in fields.items():
         if type(node) is not dict:
@@ -197,7 +196,7 @@ def _lone(node: Fields) -> Fields:
 
 @lru_cache(maxsize=8192)
 def json_text(text: str) -> str:
-    """A JSON string as upstream's encoder writes it inside a path element."""
+    """Encodes a JSON string as upstream's encoder does inside a path element."""
     return '"' + text.translate(_ESCAPES) + '"'
 
 
@@ -215,7 +214,7 @@ def json_value(value: object) -> str:
 
 @lru_cache(maxsize=8192)
 def canonical_element(key: str) -> str | None:
-    """The one spelling of an element; None for a kind of element not known here; ValueError if malformed."""
+    """Returns the canonical form of an element. None for an unknown kind of element. ValueError if malformed."""
     if len(key) < 2:
         raise ValueError("key must be 2 characters long:")
     if key[1] != ":":
@@ -234,7 +233,7 @@ def canonical_element(key: str) -> str | None:
 
 
 def spell(key: str) -> str:
-    """An element as people read it: `.name`, `[name="a"]`, `[="a"]`, `[0]`."""
+    """Formats an element for messages: `.name`, `[name="a"]`, `[="a"]`, `[0]`."""
     kind, text = key[0], key[2:]
     if kind == "f":
         return "." + text
@@ -247,7 +246,7 @@ def spell(key: str) -> str:
 
 
 def quote(text: str) -> str:
-    """Go's %q."""
+    """Quotes as Go's %q does."""
     out = []
     for char in text:
         code = ord(char)
@@ -287,7 +286,7 @@ def _rank(key: str) -> tuple[Any, ...]:
 
 
 def _value_rank(value: object) -> tuple[int, Any]:
-    """Numbers before strings before booleans; anything else cannot name an item, so its text will do."""
+    """Numbers sort before strings before booleans. Other values cannot be keys, so they sort by their text."""
     if type(value) is str:
         return (1, value)
     if type(value) is bool:

@@ -1,6 +1,6 @@
-"""The client-side apply annotation, for objects that move from client-side to server-side apply.
+"""The last-applied annotation of client-side apply, for objects that move to server-side apply.
 
-Only applies by the manager `kubectl` look at it, as upstream does: other tools opt out by their name.
+As upstream, only applies by the manager `kubectl` use it: other tools opt out by their manager name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MAX_ANNOTATIONS = 256 * 1024
 
 
 def fields(live: Object, api_version: str, node: Node) -> Fields:
-    """What the annotation claims and the live object still has as claimed."""
+    """Returns the fields the annotation claims and the live object still has with the claimed values."""
     text = _annotations(live).get(ANNOTATION)
     try:
         last = orjson.loads(text) if isinstance(text, str) else None
@@ -36,7 +36,7 @@ def fields(live: Object, api_version: str, node: Node) -> Fields:
 
 
 def refreshed(obj: Object, config: Object) -> Object:
-    """The object with its annotation, if it has one, saying what was applied now."""
+    """Returns the object with its annotation, if it has one, updated to the applied configuration."""
     annotations = _annotations(obj)
     if not annotations.get(ANNOTATION):
         return obj

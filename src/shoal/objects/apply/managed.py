@@ -1,7 +1,7 @@
-"""metadata.managedFields: who owns what, read from the wire, moved on every write, written back.
+"""metadata.managedFields: decoded from the wire, updated on every write, encoded again.
 
-`on_update` is for create, update and every patch that is not an apply; `serverside` is for that one.
-The manager's name, the version and the time are arguments; nothing here looks at a request.
+`managed_fields_on_update` is for create, update and every patch except apply; `serverside` handles apply. The manager's
+name, the version and the time are arguments. Requests are not known here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from shoal.objects.errors import BadRequest, too_many
 
 MAX_UPDATE_MANAGERS = 10
 MAX_ENTRIES = 1000
-"""Far beyond any real object; every write walks all of them."""
+"""Far above any real object. Every write walks all of them."""
 MAX_SETTLED = 4096
 ANCIENT = "ancient-changes"
 
@@ -35,7 +35,7 @@ class Manager(NamedTuple):
 
     @property
     def rank(self) -> tuple[str, str, str, bool, str]:
-        """Upstream orders managers by their JSON, where a subresource comes before none."""
+        """Upstream orders managers by their JSON, where an entry with a subresource sorts before one without."""
         return self.name, self.operation, self.api_version, not self.subresource, self.subresource
 
 
@@ -49,7 +49,7 @@ Managed = dict[Manager, Owned]
 
 
 def fields_v1(obj: Object, schema: TypeSchema) -> Fields:
-    """FieldsV1 of everything set in an object, as its creator owns it. To be read only: subtrees may be shared."""
+    """Returns FieldsV1 of everything set in an object, as its creator owns it. Read-only: subtrees may be shared."""
     try:
         return created(tracked(obj), schema.root)
     except ValueError as error:
@@ -70,10 +70,10 @@ def on_update(
     reset: Fields | None = None,
     alone: bool = False,
 ) -> list[dict[str, Any]] | None:
-    """The managedFields to store with `new`, or None for an object whose fields nobody tracks.
+    """Returns the managedFields to store with `new`, or None for an object whose fields are not tracked.
 
-    `reset` names what this endpoint ignores (`{"f:status": {}}` for a kind with a status subresource).
-    `alone`: fields that are owned in another version cannot be told in this one, and are nobody's any more.
+    `reset` names the fields this endpoint ignores (`{"f:status": {}}` for a kind with a status subresource).
+    `only_this_version`: fields owned in another version cannot be converted to this one, so their ownership is dropped.
     """
     try:
         stored = stored_entries(live)
@@ -92,7 +92,7 @@ def on_update(
         take(managed, me, changed, removed, now)
         return encode(_capped(managed)) or None
     except ValueError:
-        return None  # items that cannot be named: the object goes on untracked, validation has its own word
+        return None  # items without a key: the object is stored untracked, and validation reports the error
     except RecursionError:
         raise too_deep() from None
 
@@ -113,7 +113,7 @@ def changes(live: Object | None, new: Object, node: Node, reset: Fields | None) 
 
 
 def take(managed: Managed, me: Manager, changed: Fields, removed: Fields, now: str) -> None:
-    """Gives everything changed to one updater; what it wrote or removed leaves everybody else."""
+    """Assigns everything changed to one updater. Fields it wrote or removed are taken from all other managers."""
     release(managed, fieldset.union(changed, removed))
     if changed:
         mine = managed.get(me)
@@ -121,7 +121,7 @@ def take(managed: Managed, me: Manager, changed: Fields, removed: Fields, now: s
 
 
 def release(managed: Managed, touched: Fields, keep: Manager | None = None) -> None:
-    """Takes fields from all managers but one; who owns nothing any more is gone."""
+    """Takes fields from all managers except one. A manager that owns nothing is removed."""
     for who, what in list(managed.items()):
         fields = what.fields if who == keep else fieldset.difference(what.fields, touched)
         if not fields:
@@ -141,7 +141,7 @@ def _said(obj: Object) -> Any:
 
 
 def _given(new: Object, stored: list[dict[str, Any]], subresource: str, schema: TypeSchema) -> Managed | None:
-    """What the writer says about managedFields: None for nothing usable, empty to have them forgotten."""
+    """Returns the managedFields of the request: None if unusable, empty if they are to be reset."""
     said = _said(new)
     if subresource or not isinstance(said, list) or (said and said == stored):
         return None
@@ -188,7 +188,7 @@ def decode(entries: list[Any], schema: TypeSchema) -> Managed:
 
 
 def _read(raw: object, schema: TypeSchema) -> Fields:
-    """A set in canonical form that fits the schema; sets that have proved good once are known by their hash."""
+    """Returns a canonical set that fits the schema. Sets that were checked once are recognised by their hash."""
     if not raw:
         return {}
     try:
@@ -225,7 +225,7 @@ def _order(item: tuple[Manager, Owned]) -> tuple[str, ...]:
 
 
 def _time(said: object) -> str | None:
-    """Times are compared as text, so they are held in one form."""
+    """Times are compared as text, so they are kept in one format."""
     if said is None:
         return None
     if not isinstance(said, str):
@@ -242,7 +242,7 @@ def _in_one_form(said: str) -> str:
 
 
 def _capped(managed: Managed) -> Managed:
-    """At most ten updaters are told apart: the oldest of each version become one."""
+    """Keeps at most ten update managers: the oldest entries of each version are merged into one."""
     updaters = [item for item in managed.items() if item[0].operation == "Update"]
     excess = len(updaters) - MAX_UPDATE_MANAGERS
     if excess <= 0:

@@ -1,7 +1,7 @@
-"""Laying an applied configuration over a live object, and checking the configuration first.
+"""Merges an applied configuration into a live object, and validates the configuration first.
 
-`merge` never removes anything and never mutates: the result shares subtrees with both inputs.
-What has to go afterwards is decided from ownership, in `serverside`.
+`merge` never removes anything and never mutates: the result shares subtrees with both inputs. `serverside` decides from
+ownership what is removed afterwards.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from shoal.objects.apply.typed import DEDUCED, MISSING, Node, element_of
 
 def merge(live: Any, config: Any, node: Node) -> Any:
     if config is None:
-        # Null names a container without saying anything about what is in it.
+        # Null sets a container without saying anything about its content.
         full = (type(live) is dict and node.granular) or (type(live) is list and node.associative)
         return live if full and live else None
     if type(config) is dict and type(live) is dict and node.granular and (config or live):
@@ -38,13 +38,15 @@ def _merge_maps(live: dict[str, Any], config: dict[str, Any], node: Node) -> dic
 
 
 def _merge_lists(live: list[Any], config: list[Any], node: Node) -> list[Any]:
-    """Items in the order of the configuration; live items it does not name keep their place among the others."""
+    """Returns the items in the order of the configuration. Live items it does not contain keep their position among the
+    others.
+    """
     old_keys = [element_of(node, item) for item in live]
     new_keys = [element_of(node, item) for item in config]
     new = dict(zip(new_keys, config, strict=True))
     old: dict[str, Any] = {}
     for key, item in zip(old_keys, live, strict=True):
-        old[key] = None if key in old else item  # of duplicates none is the one to merge with
+        old[key] = None if key in old else item  # duplicates have no single item to merge with
 
     def merged(key: str) -> Any:
         mine = old.get(key)
@@ -84,14 +86,16 @@ def _merge_lists(live: list[Any], config: list[Any], node: Node) -> list[Any]:
 
 
 def problems(value: Any, node: Node) -> list[str]:
-    """Why a configuration cannot be applied, in upstream's words: `.spec.x: field not declared in schema`."""
+    """Returns why a configuration cannot be applied, with upstream's messages: `.spec.x: field not declared in
+    schema`.
+    """
     found: list[str] = []
     _check(value, node, (), found)
     return found
 
 
 _Path = tuple[Any, ...]
-"""Nested pairs of what leads here and the last step: paths are only spelt out when something is wrong."""
+"""Nested pairs of parent path and last step. Paths are only formatted for errors."""
 
 
 def _check(value: Any, node: Node, path: _Path, found: list[str]) -> None:
@@ -162,7 +166,7 @@ def _misfit(value: Any, node: Node) -> str:
 
 
 def _go(value: Any) -> str:
-    """Go's %v."""
+    """Formats as Go's %v does."""
     if isinstance(value, dict):
         return "map[" + " ".join(f"{name}:{_go(value[name])}" for name in sorted(value)) + "]"
     if isinstance(value, list):

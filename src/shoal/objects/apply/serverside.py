@@ -1,7 +1,7 @@
-"""Server-side apply: merge, let go of what is no longer applied, refuse what somebody else owns.
+"""Server-side apply: merges, removes fields that are no longer applied, and reports conflicts with other managers.
 
-The object that comes back shares subtrees with the live object and the configuration. Defaulting and
-validating it is the caller's, as is dropping what the endpoint does not write (see `reset`).
+The returned object shares subtrees with the live object and the configuration. The caller defaults and validates it,
+and drops the fields the endpoint does not write (see `reset`).
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def apply(
     reset: Fields | None = None,
     alone: bool = False,
 ) -> Object:
-    """The live object with `config` applied to it and its managedFields brought up to date.
+    """Returns the live object with `config` applied and its managedFields updated.
 
-    `reset` names what this endpoint ignores: such fields are neither owned nor in conflict. `alone`: as in
-    `on_update`.
+    `reset` names the fields this endpoint ignores: they are neither owned nor in conflict. `only_this_version` as in
+    `managed_fields_on_update`.
     """
     me = Manager(manager or "unknown", "Apply", "", subresource)
     try:
@@ -72,7 +72,7 @@ def apply(
 
 
 class _Run:
-    """One apply, against managers that are moved along step by step."""
+    """One apply. Its methods are called in order and update the managers step by step."""
 
     def __init__(self, live: Object, config: Object, me: Manager, api_version: str, node: Node, reset: Fields) -> None:
         self.live, self.config, self.node, self.reset = live, _without_null_time(config), node, reset
@@ -81,7 +81,7 @@ class _Run:
         self.removed: Fields = {}
 
     def merge(self, managed: Managed) -> Object:
-        """The merged object without what only this manager applied and does not apply any more."""
+        """Returns the merged object without fields that only this manager applied before and does not apply now."""
         merged: Object = merge(self.live, self.config, self.node)
         fields = fieldset.without(applied(self.config, self.node) or {}, self.reset)
         last = managed.get(self.me)
@@ -90,7 +90,7 @@ class _Run:
             return merged
         everybody = fieldset.union_all([what.fields for what in managed.values()])
         pruned = _pruned(merged, last.fields, everybody, self.node)
-        # What is applied as empty now may have gone with what was in it.
+        # A container that is now applied as empty may have been removed with its content.
         settled: Object = merge(pruned, self.config, self.node)
         return settled
 
@@ -106,7 +106,7 @@ class _Run:
         return found
 
     def settle(self, managed: Managed, merged: Object, now: str) -> Object:
-        """The object to store. One that did not change keeps its times, so that nothing is written for it."""
+        """Returns the object to store. An unchanged object keeps its times, so that nothing is written for it."""
         release(managed, fieldset.union(self.changed, self.removed), keep=self.me)
         same = _same(self.live, merged)
         mine = managed.pop(self.me)
@@ -137,8 +137,8 @@ def _managed(
 
 
 def _pruned(merged: Object, last: Fields, everybody: Fields, node: Node) -> Object:
-    """Three steps: drop all that was applied last time, take back what anybody owns, and then what this
-    manager never owned. Only with the declared fields on the way counted in can a struct go as a whole.
+    """Removes in three steps: drop everything applied last time, add back what any manager owns, then what this manager
+    never owned. A struct can only be removed as a whole if the declared parent fields are counted as members.
     """
     had = with_named(last, node)
     everything = _named_fields(merged, node)
@@ -168,7 +168,7 @@ def _check(live: Object | None, config: Object, api_version: str, node: Node) ->
 
 
 def _excused(conflicts: Conflicts, live: Object, api_version: str, node: Node) -> Conflicts:
-    """What client-side apply still holds unchanged may be taken over by the same tool."""
+    """The same tool may take over fields that client-side apply still holds unchanged."""
     allowed = lastapplied.fields(live, api_version, node)
     left = {who: fieldset.difference(fields, allowed) for who, fields in conflicts.items()}
     return {who: fields for who, fields in left.items() if fields}
@@ -207,7 +207,7 @@ def _who(config: Object, api_version: str) -> str:
 
 
 def _without_null_time(config: Object) -> Object:
-    """Clients print `creationTimestamp: null` into every manifest; it must not look like a change."""
+    """Clients print `creationTimestamp: null` into every manifest. It must not count as a change."""
     meta = config.get("metadata")
     if isinstance(meta, dict) and meta.get("creationTimestamp", MISSING) is None:
         return {**config, "metadata": {key: value for key, value in meta.items() if key != "creationTimestamp"}}
@@ -215,7 +215,7 @@ def _without_null_time(config: Object) -> Object:
 
 
 def _same(one: Any, two: Any) -> bool:
-    """Equality that tells `true` from `1`."""
+    """Equality that distinguishes `true` from `1`."""
     if type(one) is dict and type(two) is dict:
         return one.keys() == two.keys() and all(_same(value, two[key]) for key, value in one.items())
     if type(one) is list and type(two) is list:

@@ -1,7 +1,7 @@
-"""What a schema says about ownership: which maps and lists are merged, and how their items are named.
+"""Compiles a schema for ownership: which maps and lists are merged, and how their items are keyed.
 
-`TypeSchema` compiles an OpenAPI v3 or structural schema to a tree of `Node`s, each on its first use;
-the caller keeps it per kind. Validation of values against formats and limits is not done from here.
+`TypeSchema` compiles an OpenAPI v3 or structural schema to a tree of `TypedNode`s, each on its first use. The caller
+caches it per kind. Formats and limits of values are not validated here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Field(NamedTuple):
     """`f:<name>`"""
     node: Node
     absent: Any
-    """What its absence means: MISSING, or the zero value of a Go struct field that is always there."""
+    """The value an absent field stands for: MISSING, or the zero value of a Go struct field that is always written."""
 
 
 class Key(NamedTuple):
@@ -38,18 +38,18 @@ class Key(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What all maps with the same names have in common: the set of their fields, but for the deep ones."""
+    """The field set shared by all maps with the same keys, without the nested members."""
 
     fields: dict[str, Any]
     deep: tuple[tuple[str, str, Node], ...]
-    """Name, path element and node of members whose own items may be owned."""
+    """Key, path element and node of members whose own items may be owned."""
 
 
 _MAX_SHAPES = 256
 
 
 class Node:
-    """One place in a schema. A value may be a map, a list or a scalar where several of them are allowed."""
+    """A node of the compiled schema. A value may be a map, a list or a scalar where several of them are allowed."""
 
     __slots__ = (
         "_fill", "associative", "element", "fields", "granular", "items", "keys", "lists", "maps", "scalar", "shapes",
@@ -57,13 +57,13 @@ class Node:
 
     maps: bool
     granular: bool
-    """A map whose members are owned one by one."""
+    """The members of the map are owned one by one."""
     fields: dict[str, Field]
     element: Node | None
-    """The type of a member that is no declared field; None where there may be none."""
+    """The type of an undeclared member. None: undeclared members are not allowed."""
     lists: bool
     associative: bool
-    """A list whose items are owned one by one: by `keys`, or by value when there are none."""
+    """The items of the list are owned one by one: by `keys`, or by value if there are none."""
     keys: tuple[Key, ...]
     items: Node
     scalar: str
@@ -84,7 +84,7 @@ class Node:
         return getattr(self, name)
 
     def shape(self, value: Mapping[str, Any]) -> Shape:
-        """Objects of a kind look alike, so a few shapes serve nearly all of them."""
+        """Returns the cached layout. Objects of a kind look alike, so a few layouts serve nearly all of them."""
         names = tuple(value)
         known = self.shapes.get(names)
         if known is not None:
@@ -113,9 +113,9 @@ def _fill_deduced(node: Node) -> None:
 
 
 UNTYPED: Final = Node(_fill_untyped)
-"""Anything, owned as one."""
+"""Any value, owned as a whole."""
 DEDUCED: Final = Node(_fill_deduced)
-"""Anything: maps member by member, lists as one."""
+"""Any value: maps are owned member by member, lists as a whole."""
 
 
 class TypeSchema:
@@ -126,7 +126,7 @@ class TypeSchema:
     def __init__(self, schema: Schema | None, resolve: Resolve | None = None) -> None:
         self._resolve = resolve
         self.settled: set[int] = set()
-        """Hashes of stored field sets that were found to be in order for this schema."""
+        """Hashes of stored field sets that are already reconciled with this schema."""
         self._named: dict[tuple[str, str | None], Node] = {}
         self.root = Node(lambda node: self._fill_root(node, schema))
 
@@ -149,7 +149,7 @@ class TypeSchema:
         return Node(lambda node: self._fill(node, schema, preserve, {}))
 
     def _reference_node(self, name: str, map_type: str | None) -> Node:
-        """Shared by name: schemas such as JSONSchemaProps contain themselves."""
+        """Nodes are shared by name, because schemas such as JSONSchemaProps are recursive."""
         if name == _OBJECT_META_REF:
             return OBJECT_META
         if name == _RAW_REF:
@@ -226,7 +226,9 @@ class TypeSchema:
 
 
 def element_of(node: Node, item: Any) -> str:
-    """The path element naming an item of an associative list; ValueError in upstream's words if it has none."""
+    """Returns the path element of an item of an associative list. Raises ValueError with upstream's message if it has
+    none.
+    """
     if not node.keys:
         if type(item) is dict:
             raise ValueError("associative list without keys has an element that's a map type")
@@ -260,7 +262,7 @@ def element_of(node: Node, item: Any) -> str:
 
 
 def _reference(schema: Schema) -> str:
-    """The component a schema points to, also through the one-element `allOf` of OpenAPI v3."""
+    """Returns the component a schema refers to, also through the one-element `allOf` of OpenAPI v3."""
     reference = schema.get("$ref")
     if not reference:
         parts: list[Schema] = schema.get("allOf") or []
@@ -269,7 +271,9 @@ def _reference(schema: Schema) -> str:
 
 
 def _always(struct: Struct | None, schema: Schema) -> Mapping[str, Any]:
-    """What Go always writes, and how when nobody set it; of structs it has not told of, lists that must be there."""
+    """Returns the fields Go always writes, with their zero values. For structs that are not in the table: required
+    lists.
+    """
     if struct is not None:
         return struct.always
     properties = schema.get("properties") or {}
@@ -277,14 +281,16 @@ def _always(struct: Struct | None, schema: Schema) -> Mapping[str, Any]:
 
 
 def _zero(member: Schema, always: Any) -> Any:
-    """Go structs held by value exist in every object of a built-in kind, and so does what is `always` there."""
+    """Returns the value of an absent field. Go structs held by value exist in every object of a built-in kind, and so
+    do the fields in `always_written`.
+    """
     if _reference(member):
         return {} if member.get("default") == {} else MISSING
     return always
 
 
 def _list_keys(schema: Schema) -> tuple[str, ...] | None:
-    """The key fields of a list's items, `()` for a set, None for an atomic list."""
+    """Returns the key fields of a list's items, `()` for a set, None for an atomic list."""
     kind = schema.get("x-kubernetes-list-type")
     if kind == "set":
         return ()

@@ -1,10 +1,10 @@
-"""CEL, the expression language of Kubernetes' rules, over wire values.
+"""CEL, the expression language of Kubernetes' validation rules and policies, on decoded JSON values.
 
-    program = compile("self.replicas <= self.max", {"self": object_type})      # CompileError says what is wrong
-    outcome = program.evaluate([obj], limit=PER_CALL_LIMIT)                    # value, error and cost
+`compile_expression("self.replicas <= self.max", {"self": object_type})` returns a CELProgram or raises CELCompileError.
+`program.evaluate([obj], limit=PER_CALL_LIMIT)` returns value, error and cost.
 
-Pure. The functions are those kube-apiserver's environment has. Costs are counted as cel-go counts them; an
-evaluation that exceeds its limit ends with `CostExceeded`.
+Pure. The functions are those of kube-apiserver's environment. Costs are counted as cel-go counts them. An evaluation
+that exceeds its limit ends with `CostLimitExceeded`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 PER_CALL_LIMIT: Final = 1_000_000
-"""What one evaluation may cost."""
+"""Maximum cost of one evaluation."""
 
 
 def compile(source: str, variables: Mapping[str, Type]) -> Program:  # noqa: A001
@@ -43,11 +43,11 @@ def compile(source: str, variables: Mapping[str, Type]) -> Program:  # noqa: A00
 
 
 def check_in(source: str, environment: Environment) -> Type:
-    """The type of an expression that is not to be evaluated."""
+    """Returns the type of an expression that is not evaluated."""
     checked = check(source, parse(source), environment)
     return checked.types[id(checked.root)]
 
 
 def compile_in(source: str, environment: Environment, places: Sequence[str]) -> Program:
-    """`places`: all names a value is given for, in their order; the environment may know fewer."""
+    """`variables` are all names a value is passed for, in order. The environment may declare fewer."""
     return Program(check(source, parse(source), environment), places)

@@ -1,4 +1,6 @@
-"""Calls as steps: straight to the one overload when the types are known, by the values' types when not."""
+"""Plans calls: directly to one overload if the types are known, else dispatched by the run-time types of the
+arguments.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ def call(overloads: Sequence[Overload], args: list[Step], types: list[Type]) -> 
 
 
 def _certain(overload: Overload, types: list[Type]) -> bool:
-    """Whether values of these types need no look at run time."""
+    """True if values of these types need no check at run time."""
     return all(not is_open(given) or is_open(wanted) for given, wanted in zip(types, overload.args, strict=True))
 
 
@@ -87,7 +89,7 @@ def _for_kinds(overloads: Sequence[Overload], kinds: tuple[str, ...]) -> Overloa
 
 
 def same_scalars(equal: bool, args: list[Step]) -> Step:
-    """`==` or `!=` of two whose types are the same and need no look inside."""
+    """Plans `==` or `!=` of two scalars of the same type."""
     first, second = args[0].run, args[1].run
     fixed = args[0].cost + args[1].cost + 1
     if equal:
@@ -96,7 +98,7 @@ def same_scalars(equal: bool, args: list[Step]) -> Step:
 
 
 def same_texts(equal: bool, args: list[Step]) -> Step:
-    """As `same_scalars`, where the cost depends on the shorter text. Either may be null."""
+    """As `plan_scalar_equality`, for strings: the cost depends on the shorter one. Either may be null."""
     first, second = args[0].run, args[1].run
 
     def run(frame: Frame) -> Value:

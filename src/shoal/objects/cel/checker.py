@@ -1,6 +1,6 @@
-"""Types before the first evaluation: every name is declared, every call has an overload, literals are sound.
+"""Type checks an expression: every name is declared, every call has an overload, literals are valid.
 
-Messages and places are cel-go's. What is only known at run time is `dyn` and passes here.
+Messages and positions are cel-go's. Values only known at run time are `dyn` and pass.
 """
 
 from __future__ import annotations
@@ -50,20 +50,20 @@ from shoal.objects.cel.values import kind_of
 
 @dataclass(slots=True)
 class Checked:
-    """What the check found out, by `id` of the node."""
+    """Results of the check, by `id` of the node."""
 
     root: Node
     types: dict[int, Type] = field(default_factory=dict)
     calls: dict[int, tuple[Overload, ...]] = field(default_factory=dict)
-    """The overloads a call may mean; one, unless the arguments are only known at run time."""
+    """Possible overloads of a call. More than one only if the argument types are not known before run time."""
     constants: dict[int, str] = field(default_factory=dict)
     """Nodes that name a type."""
     namespaced: set[int] = field(default_factory=set)
     """Calls whose receiver is part of the function's name."""
     used: set[str] = field(default_factory=set)
-    """The variables of the environment that are read."""
+    """Environment variables the expression reads."""
     variables: dict[int, str] = field(default_factory=dict)
-    """Nodes with dots that name one of them."""
+    """Select nodes that name a variable with dots."""
     escapes: bool = True
 
 
@@ -80,7 +80,7 @@ def check(source: str, root: Node, environment: Environment) -> Checked:
 
 
 class Checker:
-    """One check. `fold_types` uses it for the comprehensions."""
+    """One check. `comprehension_types` uses it as CheckerContext."""
 
     def __init__(self, source: str, root: Node, environment: Environment) -> None:
         self.source = source
@@ -239,7 +239,7 @@ class Checker:
         return self.fail(node.at, told)
 
     def _instance(self, given: Type, names: dict[str, Type]) -> Type:
-        """The type of an overload with type variables of this call's own."""
+        """Replaces the type parameters of an overload by fresh ones of this call."""
         if given.kind == "param":
             if given.name not in names:
                 names[given.name] = self.fresh()
@@ -266,7 +266,7 @@ class Checker:
         return substituted(self.bound, result)
 
     def _held(self, node: Node, optional: bool) -> Type:
-        """The type of an item; of `?item`, what the optional holds."""
+        """Returns the type of an item; for `?item`, the type of the optional's value."""
         given = self.type_of(node)
         if not optional:
             return given
@@ -290,7 +290,7 @@ class Checker:
 
 
 def _check_literals(source: str, found: Checked) -> None:
-    """Constants that can only fail, and lists of mixed types, which Kubernetes refuses."""
+    """Rejects constants that always fail, and lists of mixed types, which Kubernetes does not allow."""
     problems: list[tuple[int, str]] = []
 
     def visit(node: Node, mixed: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""What an expression may name: variables with their types, functions, and types it can make objects of."""
+"""The environment of an expression: variables with their types, functions, and constructible types."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def _no_struct(name: str) -> Type | None:
 @dataclass(frozen=True, slots=True, eq=False)
 class Environment:
     variables: Mapping[str, Type]
-    """A name may have dots: `authorizer.requestResource`."""
+    """A name may contain dots: `authorizer.requestResource`."""
     structs: Callable[[str], Type | None] = _no_struct
-    """The type an expression means by the name in `Name{field: value}`."""
+    """Returns the type of `Name` in `Name{field: value}`."""
     functions: Mapping[str, Sequence[Overload]] = field(default_factory=lambda: FUNCTIONS)
     escapes: bool = True
-    """Fields of values without a type are found by their escaped names too."""
+    """Fields of untyped values are also found by their escaped names."""

@@ -1,4 +1,4 @@
-"""What goes wrong with an expression: at compilation (with the place, as cel-go shows it) or at evaluation."""
+"""CEL errors: at compilation (with the source position, formatted as cel-go does) or at evaluation."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ _NO_OVERLOAD = "no such overload"
 
 
 class CelError(Exception):
-    """An evaluation that has no value: `no such key: x`, `division by zero`. `&&` and `||` may absorb it."""
+    """An evaluation without a value: `no such key: x`, `division by zero`. `&&` and `||` may absorb it."""
 
 
 class CostExceeded(Exception):
-    """The evaluation was stopped because of its cost; nothing absorbs that."""
+    """The evaluation was stopped because of its cost. Nothing absorbs this error."""
 
     def __init__(self) -> None:
         super().__init__("operation cancelled: actual cost limit exceeded")
 
 
 class CompileError(Exception):
-    """The expression is wrong. Its text has each problem with its line and a mark below the place."""
+    """The expression is invalid. The text lists each error with its line and a marker below the position."""
 
     def __init__(self, source: str, problems: list[tuple[int, str]]) -> None:
         problems = sorted(problems, key=lambda problem: problem[0])

@@ -1,4 +1,6 @@
-"""Field names that are no identifiers: `foo-bar` is written `foo__dash__bar`, `namespace` `__namespace__`."""
+"""Escaping of field names that are not identifiers: `foo-bar` is written `foo__dash__bar`, `namespace`
+`__namespace__`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ KEYWORDS = frozenset({
     "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package",
     "namespace", "return", "var", "void", "while",
 })  # fmt: skip
-"""Kept by the language for itself."""
+"""Identifiers reserved by the language."""
 RESERVED = KEYWORDS | {"true", "false", "null", "in"}
 _ESCAPED = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
 _UNESCAPED = {"underscores": "__", "dot": ".", "dash": "-", "slash": "/"}
@@ -20,7 +22,7 @@ _SEQUENCE = re.compile(r"__([^_]+)__")
 
 @lru_cache(maxsize=4096)
 def escaped(name: str) -> str | None:
-    """The identifier for a field; None when no identifier can be made of it."""
+    """Returns the identifier of a field, or None if it has none."""
     if name in RESERVED:
         return f"__{name}__"
     if not _NAME(name):
@@ -30,7 +32,7 @@ def escaped(name: str) -> str | None:
 
 @lru_cache(maxsize=4096)
 def unescaped(identifier: str) -> str | None:
-    """The field an identifier stands for; None when it has escapes nobody knows."""
+    """Returns the field of an identifier, or None if it contains unknown escapes."""
     if "__" not in identifier:
         return identifier
     sound = True

@@ -1,7 +1,8 @@
-"""What an expression costs in the worst case, before any value is seen: Kubernetes refuses rules that cost too much.
+"""Estimates the worst-case cost of an expression before any value is known. Kubernetes rejects rules that cost too
+much.
 
-Follows cel-go's estimate and Kubernetes' additions to it, whose numbers decide which rules a cluster accepts.
-Macros are counted as the expressions cel-go makes of them.
+Follows cel-go's estimate and Kubernetes' additions to it, whose numbers decide which rules a cluster accepts. Macros
+are counted as the expressions cel-go expands them to.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from shoal.objects.cel.types import SCALARS, Type
 
 Path = tuple[str, ...]
 SizeAt = Callable[[Path], int | None]
-"""How large what stands at a path can get: `("spec", "names", "@items")`."""
+"""Returns the maximum size of the value at a path: `("spec", "names", "@items")`."""
 
 _LIST, _MAP = 10, 30
 _ACCUMULATOR = exactly(0)
@@ -36,7 +37,7 @@ _ACCUMULATOR = exactly(0)
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """What is known of the items of a list or map the expression made."""
+    """Sizes of the items of a list or map constructed by the expression."""
 
     over: str
     key: Range
@@ -98,7 +99,7 @@ class _Estimator:
         return local.size if local else None
 
     def item_size(self, node: Node) -> Range | None:
-        """Of what a list holds, for calls that read the items; None when its items are of no type."""
+        """Returns the size of a list's items, for calls that read them. None if the items have no type."""
         params = self.kind(node).params
         if not params:
             return None
@@ -243,7 +244,7 @@ class _Estimator:
         return total
 
     def _shape(self, node: Fold, args: list[int]) -> tuple[int, int, int]:
-        """What comes before the rounds, in each of them, and after."""
+        """Returns the costs before the loop, per iteration, and after the loop."""
         value, condition = args[-1], args[0] if len(args) == 2 else 0
         return {
             "all": (0, 3 + value, 1),

@@ -1,4 +1,4 @@
-"""The worst case of one call, its arguments not counted, and how large its result can get."""
+"""Worst-case cost of one call without its arguments, and the maximum size of its result."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ADDRESS = 16
 
 
 class Sizes(Protocol):
-    """What is known of the arguments."""
+    """Known types and sizes of the arguments."""
 
     def kind(self, node: Node) -> Type: ...
 
@@ -177,7 +177,7 @@ def _validated(estimator: Sizes, _: Overload, node: Call, __: Node | None) -> Es
 
 def _quote(estimator: Sizes, _: Overload, node: Call, __: Node | None) -> Estimate:
     size = estimator.known(node.args[0])
-    # Where nothing is known the sum wraps around upstream, and is small.
+    # For an unknown size the sum overflows upstream and becomes small.
     return _traversed(size), (size[0] + 2, (size[1] * 2 + 2) % (MOST + 1))
 
 
@@ -192,7 +192,7 @@ def _bytes(estimator: Sizes, overload: Overload, node: Call, _: Node | None) -> 
     if overload.args[0].kind != "string":
         return 1, None
     size = estimator.known(node.args[0])
-    # The product wraps around upstream; nothing but a larger text than any request comes near that.
+    # The product overflows upstream. No text that fits into a request comes near that.
     return _traversed(size), (size[0], size[1] * 4 % (MOST + 1))
 
 

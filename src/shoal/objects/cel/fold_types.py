@@ -1,4 +1,4 @@
-"""The types of comprehensions: what their variables are, and what comes out."""
+"""Type checks comprehensions: the types of their variables and of their result."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from shoal.objects.cel.types import (
 
 
 class Checker(Protocol):
-    """The check under way."""
+    """The running check."""
 
     bound: Bindings
     scopes: list[dict[str, Type]]

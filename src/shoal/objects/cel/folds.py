@@ -1,4 +1,4 @@
-"""Comprehensions as loops. What a round costs is what the expression cel-go makes of the macro would cost."""
+"""Plans comprehensions as loops. An iteration costs what the expression costs that cel-go expands the macro to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shoal.objects.cel.values import NONE, Optional, Value
 
 _LIST_COST, _MAP_COST = 10, 30
 _ADD = 12
-"""Accumulator, new list of one, addition."""
+"""Cost of an append: accumulator, new list of one item, addition."""
 
 
 def fold(macro: str, over: Step, places: list[int], args: list[Step]) -> Step:
@@ -28,7 +28,7 @@ Built = tuple[Run, int]
 
 
 def _rounds(places: list[int]) -> Rounds:
-    """Puts each item into its place; yields the key or item."""
+    """Stores each item in its slot and yields the key or item."""
     if len(places) == 1:
         (place,) = places
 
@@ -77,7 +77,7 @@ def _quantified(decides: bool, per_round: int) -> Callable[[Rounds, Run, list[St
                     problem = problem or failure
                     continue
                 if value is decides:
-                    # Before another round the loop looks at its condition once more.
+                    # cel-go evaluates the loop condition once more before the next iteration.
                     frame[COST] += per_round - 1 if any(True for _ in todo) else 0
                     return decides
                 if value is not other:
@@ -213,7 +213,7 @@ def _optional(macro: str, over: Step, place: int, arg: Step) -> Step:
         found = value(frame)
         return Optional(found) if macro == "optMap" else found
 
-    # The macro asks for the optional twice: whether it has a value, and for it.
+    # The macro evaluates the optional twice: for hasValue and for value.
     present = over.cost + (2 if macro == "optMap" else 1)
     return Step(run, over.cost + 1)
 

@@ -1,4 +1,4 @@
-"""Source text to tokens, literals already read. Knows no grammar."""
+"""Tokenizes the source. Literals are parsed here; the grammar is in `parser`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _WORDS = {"true": True, "false": False, "null": None}
 
 
 def tokens(source: str, problems: list[tuple[int, str]]) -> list[Token]:
-    """What is no token is put among the problems, and the reading goes on behind it."""
+    """Appends unrecognised characters to `errors` and continues after them."""
     if len(source) > MAX_SOURCE:
         told = f"expression code point size exceeds limit: size: {len(source)}, limit {MAX_SOURCE}"
         raise CompileError("", [(0, told)])
@@ -72,7 +72,7 @@ def tokens(source: str, problems: list[tuple[int, str]]) -> list[Token]:
 
 
 def number(source: str, token: Token, negative: bool) -> int | float:
-    """The value of a number with its sign, which belongs to it: -9223372036854775808 has no positive."""
+    """Parses a number with its sign. The sign is part of it: -9223372036854775808 has no positive."""
     text, radix = token.text, 16 if token.text.startswith("0x") else 10
     if radix == 10 and any(char in text for char in ".eE"):
         value = float(text)
@@ -81,7 +81,7 @@ def number(source: str, token: Token, negative: bool) -> int | float:
         return -value if negative else value
     unsigned = text[-1] in "uU"
     digits = text[:-1] if unsigned else text
-    # Python reads no decimal number of thousands of digits.
+    # Python refuses to parse decimal numbers of thousands of digits.
     whole = int(digits, radix) if len(digits) < _DIGITS else 1 << 64
     if unsigned:
         if whole > UINT_MAX:

@@ -1,4 +1,4 @@
-"""The calls that are no calls: `has` and the comprehensions, with the variables they bind."""
+"""Macros: `has` and the comprehensions, with the variables they bind."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _SHAPES: dict[tuple[str, int], tuple[int, int]] = {
     ("optMap", 2): (1, 1),
     ("optFlatMap", 2): (1, 1),
 }
-"""By name and number of arguments: how many variables, how many expressions."""
+"""By name and number of arguments: number of variables and number of expressions."""
 
 _ACCUMULATORS = ("__result__", "@result")
 
 
 def expanded(source: str, at: int, function: str, target: Node | None, args: list[Node]) -> Node | None:
-    """The node of a macro, or None when this is an ordinary call."""
+    """Returns the node of a macro, or None for an ordinary call."""
     if function == "has" and target is None and len(args) == 1:
         tested = args[0]
         if not isinstance(tested, Select) or tested.optional:

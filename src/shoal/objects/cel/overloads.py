@@ -1,6 +1,6 @@
-"""What a function is to the checker and the planner: its signatures, what runs, and what a call costs.
+"""Overloads: signature, implementation and run-time cost of a function.
 
-A cost is taken before the call, from the arguments, so that a call that would cost too much does not run.
+The cost is computed from the arguments before the call, so that a call that would exceed the limit does not run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Run = Callable[..., Value]
 Cost = Callable[..., int]
 
 TRAVERSAL = 0.1
-"""Per character of a string that is read through."""
+"""Cost per character of a traversed string."""
 _REGEX = 0.25
 
 
@@ -69,7 +69,7 @@ def regex_of(size: int) -> Cost:
 
 
 def through(value: Value, *_: Value) -> int:
-    """Reading a whole tree of values."""
+    """Cost of traversing a whole tree of values."""
     if value.__class__ is str or value.__class__ is bytes:
         return int(len(value) * TRAVERSAL)
     if isinstance(value, list):

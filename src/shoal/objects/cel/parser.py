@@ -1,4 +1,4 @@
-"""Tokens to the tree, by precedence climbing. Macros are recognised here; names are not resolved."""
+"""Parses tokens into the AST by precedence climbing. Macros are recognised here; names are not resolved."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from shoal.objects.cel.syntax import (
 
 MAX_NESTING = 80
 MAX_DEPTH = 160
-"""Of the tree: the evaluation descends as deep."""
+"""Maximum depth of the AST. The evaluation recurses as deep."""
 
 _OPERATORS: dict[str, tuple[int, str]] = {
     "||": (1, "_||_"), "&&": (2, "_&&_"),
@@ -31,7 +31,7 @@ _OPERATORS: dict[str, tuple[int, str]] = {
     "+": (4, "_+_"), "-": (4, "_-_"),
     "*": (5, "_*_"), "/": (5, "_/_"), "%": (5, "_%_"),
 }  # fmt: skip
-"""How strongly they bind, and the function they are."""
+"""Precedence and function of each operator."""
 _LOGIC = 2
 _OPERAND = (
     "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"
@@ -77,7 +77,7 @@ class _Reader:
         return self.take()
 
     def sized(self, node: Node, *children: Node) -> Node:
-        """Every node that has children passes here: the tree must not grow deeper than Python can descend."""
+        """Sets the depth of a node with children. Raises if the tree gets deeper than Python can recurse."""
         node.depth = 1 + max((child.depth for child in children), default=0)
         if node.depth > MAX_DEPTH:
             raise self.fail(node.at, f"expression recursion limit exceeded: {MAX_DEPTH}")
@@ -97,7 +97,7 @@ class _Reader:
         return node
 
     def operators(self, least: int) -> Node:
-        """Operators that bind at least as strongly; what binds more strongly is an operand."""
+        """Parses operators of at least this precedence."""
         left = self.unary()
         while (known := _OPERATORS.get(self.now.kind)) is not None and known[0] >= least:
             strength, function = known
@@ -110,7 +110,7 @@ class _Reader:
         return left
 
     def logic(self, first: Node, token: Token, strength: int, function: str) -> Node:
-        """All terms of one `&&` or `||` together: they are many, and equal."""
+        """Collects all terms of one `&&` or `||` chain into one node."""
         terms = [first, self.operators(strength + 1)]
         while self.accept(token.kind):
             terms.append(self.operators(strength + 1))
@@ -133,7 +133,7 @@ class _Reader:
         return self.sized(Call(at, "-_" if operator == "-" else "!_", None, [operand]), operand)
 
     def signed(self) -> bool:
-        """What stands here takes a sign into itself: unsigned numbers have none."""
+        """True if the current token is a number that can be negative. Unsigned numbers cannot."""
         return self.now.kind == "number" and self.now.text[-1] not in "uU"
 
     def members(self, node: Node) -> Node:

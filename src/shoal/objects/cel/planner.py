@@ -1,4 +1,4 @@
-"""A checked tree to a program: one closure per node, names already places, costs already added where they can be."""
+"""Plans a checked AST into a program: one closure per node, variables resolved to frame slots, fixed costs added up."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _HASHED = (str, int, float, bool)
 
 
 class InstantiationError(CompileError):
-    """A sound expression with a constant that cannot be computed."""
+    """A valid expression with a constant that cannot be computed."""
 
     def __init__(self, message: str) -> None:
         Exception.__init__(self, message)
@@ -63,7 +63,7 @@ class Outcome(NamedTuple):
 
 
 class Program:
-    """Compiled once, evaluated often."""
+    """A compiled expression: compiled once, evaluated often."""
 
     def __init__(self, checked: Checked, variables: Sequence[str]) -> None:
         self.checked = checked
@@ -77,7 +77,7 @@ class Program:
         self._locals = [None] * planner.deepest
 
     def evaluate(self, values: Sequence[Value], limit: int) -> Outcome:
-        """`values` in the order of the variables it was compiled with."""
+        """`values` are in the order of the variables it was compiled with."""
         frame: Frame = [self._cost, limit, *values, *self._locals]
         try:
             charge(frame, 0)
@@ -101,7 +101,9 @@ class _Planner:
         self.deepest = 0
 
     def bind(self, names: list[str]) -> list[int]:
-        """Places for the variables of a comprehension, in whose body they hide others of the name."""
+        """Allocates slots for the variables of a comprehension. In its body they hide outer variables of the same
+        name.
+        """
         places = [self.base + self.depth + index for index in range(len(names))]
         self.depth += len(names)
         self.deepest = max(self.deepest, self.depth)
@@ -293,7 +295,7 @@ def _index(overloads: Sequence[Overload], args: list[Step], types: list[Type]) -
 
 
 def _found_costs(step: Step) -> Run:
-    """An item that is not there costs nothing."""
+    """An absent item costs nothing."""
     run, sure = step.run, step.cost
 
     def held(frame: Frame) -> Value:
@@ -320,7 +322,7 @@ def _or(name: str, args: list[Step]) -> Step:
 
 
 def _among(args: list[Step], overloads: Sequence[Overload], types: list[Type]) -> Step:
-    """`x in ['a', 'b']`: a constant list is a set, and costs nothing, as upstream."""
+    """Plans `x in ['a', 'b']`: a constant list becomes a set and, as upstream, costs nothing."""
     items = args[1].run([])
     if not items:
         return constant(False)

@@ -1,4 +1,4 @@
-"""Sizes between a least and a most, and costs, that stop at the largest unsigned integer instead of overflowing."""
+"""Ranges of sizes (minimum, maximum) and costs, with arithmetic that saturates at the largest uint64."""
 
 from __future__ import annotations
 

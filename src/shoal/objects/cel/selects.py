@@ -1,4 +1,4 @@
-"""Fields: `a.b`, `has(a.b)`, `a.?b`, on wire objects and maps alike."""
+"""Field access: `a.b`, `has(a.b)`, `a.?b`, on objects and maps."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from shoal.objects.cel.values import NONE, Lazy, Optional, Value
 
 
 def select(operand: Run, key: str, known: bool, escapes: bool = True) -> Run:
-    """`known`: the type of the operand is, and with it the field's name on the wire. A field of null is not there.
-    `escapes`: else the name may stand for another.
+    """`is_typed`: the operand's type is known, and with it the wire name of the field; a null field counts as absent.
+    `unescape_fields`: for untyped operands, the name may be the escaped form of another.
     """
     other = (unescaped(key) or key) if escapes and not known else key
 

@@ -1,7 +1,7 @@
-"""What the planner builds programs of: closures over a frame.
+"""Interpretables: the closures over a frame that the planner builds programs of.
 
-A frame is a list: what the evaluation has cost, what it may cost, and the variables. Costs that do not depend on
-values are added up at planning and charged where a branch begins, so that most steps do no bookkeeping.
+A frame is a list: cost so far, cost limit, and the variables. Costs that do not depend on values are added up at
+planning and charged at the start of a branch, so that most closures do no accounting.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ Run = Callable[[Frame], Value]
 COST, LIMIT, FIRST = 0, 1, 2
 
 FAILURES = (CelError, TypeError, AttributeError)
-"""What an evaluation may raise instead of a value. A null where the schema promised a string is met by Python's own
-errors: checking every argument would cost every evaluation."""
+"""Errors an evaluation may raise instead of returning a value. A null where the schema promised a string raises
+Python's own errors: checking every argument would cost every evaluation.
+"""
 
 
 @dataclass(slots=True)
 class Step:
     run: Run
     cost: int = 0
-    """Always charged when the step runs; whoever runs it charges it."""
+    """Fixed cost. The caller charges it."""
     constant: bool = False
     attribute: bool = False
     """A variable, or a field or item of one."""
@@ -44,7 +45,7 @@ def charge(frame: Frame, cost: int) -> None:
 
 
 def charged(step: Step, discount: int = 0) -> Run:
-    """The step with its own bookkeeping, for branches that may not be taken."""
+    """Returns the evaluation with its cost charged, for branches that may not be taken."""
     run, cost = step.run, step.cost - discount
     if not cost:
         return run
@@ -61,7 +62,7 @@ def as_error(problem: Exception) -> CelError:
 
 
 def logic(terms: list[Run], decides: bool) -> Run:
-    """`||` is decided by true, `&&` by false; then errors of other terms do not matter."""
+    """Evaluates `||` (decided by true) or `&&` (decided by false). A decided result ignores errors of other terms."""
     other = not decides
 
     def run(frame: Frame) -> Value:
@@ -84,7 +85,7 @@ def logic(terms: list[Run], decides: bool) -> Run:
 
 
 def logic_of_two(first: Run, second: Run, decides: bool) -> Run:
-    """As `logic`: nearly all are of two terms."""
+    """As `eval_logic`, for two terms. Nearly all have two."""
     other = not decides
 
     def run(frame: Frame) -> Value:

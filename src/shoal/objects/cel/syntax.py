@@ -1,4 +1,4 @@
-"""The tree of an expression. `at` is where in the source a node is reported; macros stay what they are."""
+"""The AST of an expression. `offset` is the source position reported in errors. Macros are not expanded."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Call(Node):
 
 @dataclass(slots=True, eq=False)
 class Logic(Node):
-    """`&&` or `||` of two or more."""
+    """`&&` or `||` of two or more terms."""
 
     function: str
     terms: list[Node]
@@ -57,13 +57,13 @@ class Choice(Node):
 @dataclass(slots=True, eq=False)
 class ListLiteral(Node):
     items: list[tuple[Node, bool]]
-    """With true for `?item`."""
+    """Item, and true for `?item`."""
 
 
 @dataclass(slots=True, eq=False)
 class MapLiteral(Node):
     entries: list[tuple[Node, Node, bool]]
-    """With true for `?key: value`."""
+    """Key, value, and true for `?key: value`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -72,12 +72,12 @@ class Struct(Node):
 
     name: str
     fields: list[tuple[int, str, Node, bool]]
-    """Where the colon is, name, value, and true for `?field: value`."""
+    """Offset of the colon, name, value, and true for `?field: value`."""
 
 
 @dataclass(slots=True, eq=False)
 class Fold(Node):
-    """A comprehension: `macro` says which; `names` are its one or two variables, `args` its expressions."""
+    """A comprehension. `macro` names it, `iter_vars` are its one or two variables, `args` its expressions."""
 
     macro: str
     range: Node
@@ -86,7 +86,7 @@ class Fold(Node):
 
 
 def qualified(node: Node | None) -> str | None:
-    """`a.b.c` when the node is nothing but names."""
+    """Returns `a.b.c` if the node consists of names only."""
     if isinstance(node, Ident):
         return node.name
     if isinstance(node, Select) and not node.test and not node.optional:

@@ -1,4 +1,4 @@
-"""Static types and which of them fits where. Type variables (`_T`) are bound while a call is resolved."""
+"""Static types and assignability. Type variables (`_T`) are bound while a call is resolved."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ Bindings = dict[str, "Type"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Type:
-    """`kind` is the run-time type's name (`list`, `int`), `object`, `dyn`, `error` or `param`."""
+    """`kind` is the name of the run-time type (`list`, `int`), `object`, `dyn`, `error` or `param`."""
 
     kind: str
     params: tuple[Type, ...] = ()
     name: str = ""
     fields: Mapping[str, Type] = field(default_factory=dict)
-    """Of an object, by the names expressions use for them."""
+    """Fields of an object, by their names in expressions."""
     keys: Mapping[str, str] = field(default_factory=dict)
-    """The names of fields on the wire, where expressions use another."""
+    """Wire names of fields whose name in expressions differs."""
 
     def __str__(self) -> str:
         if self.kind in ("object", "param"):
@@ -63,7 +63,7 @@ def param(name: str) -> Type:
 
 
 def is_open(given: Type) -> bool:
-    """Nothing is known before run time."""
+    """True if nothing is known before run time."""
     return given.kind in ("dyn", "error", "param")
 
 
@@ -74,7 +74,7 @@ def resolved(bound: Bindings, given: Type) -> Type:
 
 
 def substituted(bound: Bindings, given: Type, *, final: bool = False) -> Type:
-    """With what is known of its variables; `final`: what nobody bound is dyn."""
+    """Replaces bound type variables. `final`: unbound variables become dyn."""
     given = resolved(bound, given)
     if given.kind == "param":
         return DYN if final else given
@@ -84,7 +84,7 @@ def substituted(bound: Bindings, given: Type, *, final: bool = False) -> Type:
 
 
 def fits(bound: Bindings, given: Type, wanted: Type) -> bool:
-    """Whether `given` may stand where `wanted` is; binds variables of both."""
+    """True if `given` is assignable to `target`. Binds type variables of both."""
     given, wanted = resolved(bound, given), resolved(bound, wanted)
     if given is wanted:
         return True
@@ -110,7 +110,7 @@ def fits(bound: Bindings, given: Type, wanted: Type) -> bool:
 
 
 def all_fit(bound: Bindings, given: Sequence[Type], wanted: Sequence[Type]) -> bool:
-    """As `fits` for a list of arguments; the variables stay unbound when one does not."""
+    """As `is_assignable` for a list of arguments. No variable stays bound if one argument does not fit."""
     if len(given) != len(wanted):
         return False
     trial = dict(bound)

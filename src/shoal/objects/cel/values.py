@@ -1,7 +1,7 @@
-"""What expressions compute with: the wire values as they are, and the few kinds JSON does not have.
+"""Run-time values: JSON values as they are, and the few kinds JSON does not have.
 
-int, float, str, bool, None, bytes, list and dict are themselves. Equality here is CEL's: 1 == 1.0 == 1u, and
-true is not 1.
+int, float, str, bool, None, bytes, list and dict represent themselves. Equality is CEL's: 1 == 1.0 == 1u, and true is
+not 1.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Timestamp(int):
 
 
 class TypeValue:
-    """What `type(x)` is."""
+    """The value of `type(x)`."""
 
     __slots__ = ("name",)
 
@@ -52,7 +52,7 @@ class TypeValue:
 
 
 class Optional:
-    """`optional.of(x)`; the one without a value is `NONE`."""
+    """`optional.of(x)`. The one without a value is `OPTIONAL_NONE`."""
 
     __slots__ = ("present", "value")
 
@@ -65,17 +65,17 @@ NONE: Final = Optional(None, False)
 
 
 class SetList(list[Value]):
-    """A list of `x-kubernetes-list-type: set`: equal in any order, `+` is union."""
+    """A list of `x-kubernetes-list-type: set`: equality ignores order, `+` is union."""
 
 
 class MapList(list[Value]):
-    """A list of `x-kubernetes-list-type: map`: equal in any order, `+` replaces items of the same key."""
+    """A list of `x-kubernetes-list-type: map`: equality ignores order, `+` replaces items with the same key."""
 
     keys: tuple[str, ...] = ()
 
 
 class Opaque:
-    """A value of a library's own type: an IP, a quantity. `kind` names the type; equal when `core` is."""
+    """A value of a library type: an IP, a quantity. `kind` names the type. Two are equal if their `core` is."""
 
     __slots__ = ("core", "kind", "size")
 
@@ -86,7 +86,7 @@ class Opaque:
 
 
 class Made:
-    """An object an expression has made of a type, whose name is `kind`."""
+    """A struct value constructed by an expression. `kind` is the type name."""
 
     __slots__ = ("fields", "kind")
 
@@ -96,7 +96,7 @@ class Made:
 
 
 class Lazy:
-    """Named values that are computed when they are first read; one that fails, fails every time."""
+    """Named values computed on first read. A failed computation fails on every read."""
 
     __slots__ = ("_compute", "_known")
     kind = "kubernetes.variables"
@@ -138,13 +138,13 @@ _KINDS: dict[type, str] = {
 
 
 def kind_of(value: Value) -> str:
-    """The name of its type at run time."""
+    """Returns the name of the run-time type."""
     kind = _KINDS.get(value.__class__)
     return kind if kind is not None else str(value.kind)
 
 
 def size_of(value: Value) -> int:
-    """As costs count it: characters, bytes, items or entries; 1 for a scalar."""
+    """Returns the size that costs count: characters, bytes, items or entries; 1 for a scalar."""
     kind = value.__class__
     if kind is str or kind is dict or isinstance(value, (list, bytes)):
         return len(value)
@@ -191,7 +191,7 @@ def _equal_lists(a: list[Value], b: list[Value]) -> bool:
 
 
 def _texts(items: list[Value]) -> frozenset[str] | None:
-    """As a set, when all are strings: sets mostly are, and may be long."""
+    """Returns the items as a set if all are strings. Sets usually hold strings and may be long."""
     return frozenset(items) if all(item.__class__ is str for item in items) else None
 
 
@@ -202,12 +202,12 @@ def contains(items: list[Value], wanted: Value) -> bool:
 
 
 def identity(item: Value, keys: tuple[str, ...]) -> tuple[Value, ...]:
-    """Of an item of a map list, by which two are the same."""
+    """Returns the key of a map list's item."""
     return tuple((kind_of(item.get(key)), repr(item.get(key))) for key in keys)
 
 
 def added(a: list[Value], b: list[Value]) -> list[Value]:
-    """`a + b` of lists, which list types of the schema give a meaning."""
+    """`a + b` of lists, with the meaning of their list type."""
     if isinstance(a, SetList):
         if (known := _texts(a)) is not None and _texts(b) is not None:
             return SetList([*a, *(text for text in dict.fromkeys(b) if text not in known)])

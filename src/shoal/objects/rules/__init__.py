@@ -1,7 +1,8 @@
-"""The CEL rules of a custom kind's schema (`x-kubernetes-validations`): compiled once, checked on every write.
+"""CEL validation rules of a custom resource schema (`x-kubernetes-validations`): compiled once, evaluated on every
+write.
 
-rules = rules_of(schema)                    # None when it has none
-causes = rules.check(obj, old, causes_of_the_schema, warnings)
+`rules_of(schema)` returns None for a schema without rules. `rules.check(obj, old, schema_causes, warnings)` returns the
+causes.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ class Rules:
         self._place = place
 
     def check(self, obj: Any, old: Any | None, before: list[Cause], warnings: list[str] | None = None) -> list[Cause]:
-        """What is wrong with an object in which the schema found `before`. Failures that are let through because
-        nothing changed there are told in `warnings`."""
+        """Returns the causes of an object for which schema validation returned `schema_causes`. Failures that pass by
+        ratcheting are appended to `warnings`.
+        """
         return check(self._place, obj, old, before, warnings)
 
 
 def rules_of(schema: dict[str, Any]) -> Rules | None:
-    """Those of a whole resource's schema."""
+    """Returns the rules of a whole resource's schema."""
     place = places(schema)
     return None if place is None else Rules(place)

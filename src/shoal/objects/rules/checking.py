@@ -1,6 +1,6 @@
-"""Rules against an object, within a budget: what fails, in upstream's words.
+"""Evaluates rules against an object within a cost budget, with upstream's messages.
 
-A failure of what did not change is a warning (ratcheting), unless the rule itself looks at the old value.
+A failure of an unchanged value is a warning (ratcheting), unless the rule uses oldSelf.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from shoal.objects.rules.places import Place, Rule
 Json = Any
 
 BUDGET: Final = 10_000_000
-"""What all rules of an object may cost together."""
+"""Maximum total cost of all rules of an object."""
 MAX_MESSAGE: Final = 5 * 1024
 _OUT_OF_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
 _MESSAGE_OUT_OF_BUDGET = (
@@ -33,7 +33,7 @@ _NOT_CHECKED = (
 
 
 def check(place: Place, obj: Json, old: Json | None, before: list[Cause], warnings: list[str] | None) -> list[Cause]:
-    """The causes of an object, `before` having been found by its schema; appends to `warnings`."""
+    """Returns the causes of an object. `schema_causes` were found by schema validation. Appends to `warnings`."""
     if any(cause.reason in _BLOCKING for cause in before):
         return [invalid_value("<nil>", None, _NOT_CHECKED)]
     walk = _Walk([] if warnings is None else warnings)
@@ -131,7 +131,9 @@ class _Walk:
             self.causes.append(cause)
 
     def _message(self, rule: Rule, values: list[Json]) -> str:
-        """What the expression says; nothing when it fails. Out of budget is an answer of its own, and the end."""
+        """Returns the result of messageExpression, or an empty string if it fails. Running out of budget returns its
+        own message and ends the evaluation.
+        """
         assert rule.message_program is not None
         outcome = rule.message_program.evaluate(values, PER_CALL_LIMIT)
         if outcome.cost > self.budget:

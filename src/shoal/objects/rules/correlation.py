@@ -1,5 +1,7 @@
-"""Which old value a value of an update came from, and whether it changed. Only maps and lists of type map keep what
-they hold apart; below anything else the nearest place that can be told decides."""
+"""Correlates the values of an update with their old values, to tell if they changed (upstream's CorrelatedObject).
+
+Only maps and lists of type map keep their members apart. Below anything else the nearest correlatable parent decides.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ class _Pair(NamedTuple):
 class Correlation:
     here: _Pair | None = None
     nearest: _Pair | None = None
-    """The closest place above that could be told."""
+    """The closest parent that could be correlated."""
 
     def unchanged(self) -> bool:
         pair = self.here if self.here is not None else self.nearest
@@ -53,7 +55,7 @@ def of_update(obj: Json, old: Json, schema: JsonSchema) -> Correlation:
 
 
 def by_key(schema: JsonSchema, old: Json) -> Callable[[Json], Json]:
-    """Finds the old item of a list of type map; of other lists, none."""
+    """Returns a function that finds the old item of a list of type map. For other lists it finds none."""
     keys = schema.get("x-kubernetes-list-map-keys")
     if schema.get("x-kubernetes-list-type") != "map" or not keys or old.__class__ is not list:
         return lambda _: None
@@ -92,7 +94,7 @@ def _equal(pair: _Pair) -> bool:
         items = schema.get("items") or {}
         return len(value) == len(old) and all(_equal(_Pair(item, known(item), items)) for item in value)
     if value.__class__ is dict and old.__class__ is dict:
-        # A field the schema does not know is taken for changed, as upstream.
+        # As upstream, an unknown field counts as changed.
         pairs = [_key(pair, name) for name in value]
         return len(value) == len(old) and all(inner is not None and _equal(inner) for inner in pairs)
     return same(value, old)

@@ -1,7 +1,8 @@
-"""What a structural schema is to CEL: the static type of `self`, how large values can get, and how wire values are
-read (a date-time as a timestamp, a number as a double, a list of type set as a set).
+"""CEL declarations of a structural schema: the static type of `self`, maximum sizes, and the conversion of wire values
+(a date-time to a timestamp, a number to a double, a list of type set to a set).
 
-What has no type for CEL (unknown fields, a list without items) has no declaration, and expressions do not see it.
+Schema parts without a CEL type (unknown fields, a list without items) have no declaration, and expressions cannot use
+them.
 """
 
 from __future__ import annotations
@@ -29,23 +30,23 @@ _META: JsonSchema = {"type": "object", "properties": {"name": {"type": "string"}
 class Declared:
     type: Type
     max_elements: int = 0
-    """Characters, items or entries it can have."""
+    """Maximum characters, items or entries."""
     min_size: int = 0
-    """Bytes its shortest JSON has."""
+    """Bytes of its shortest JSON."""
     fields: Mapping[str, Declared] = field(default_factory=dict)
-    """By the names expressions use."""
+    """Fields by their names in expressions."""
     item: Declared | None = None
-    """Of a list or map."""
+    """The item type of a list or map."""
     convert: Convert | None = None
-    """From the wire; None when values are what they are."""
+    """Converts from the wire. None: values are used as they are."""
 
     def named(self, name: str) -> Declared | None:
-        """Of a property, by its name on the wire."""
+        """Returns the declaration of a property by its wire name."""
         identifier = escaped(name)
         return None if identifier is None else self.fields.get(identifier)
 
     def size_at(self, path: Sequence[str]) -> int | None:
-        """How large what stands at a path of an expression can get; None when nothing is known of it."""
+        """Returns the maximum size of the value at a path of an expression, or None if nothing is known of it."""
         here: Declared | None = self
         for step in path:
             if here is None:
@@ -64,7 +65,7 @@ _KEY: Final = Declared(STRING)
 
 
 def declared(schema: JsonSchema, *, root: bool, name: str = "selfType") -> Declared | None:
-    """`root`: the schema is a whole resource's, whose kind and name are always there."""
+    """`root`: the schema is that of a whole resource, whose kind and name are always present."""
     if schema.get("x-kubernetes-int-or-string"):
         longest = schema.get("maxLength")
         return Declared(DYN, MAX_REQUEST - 2 if longest is None else max(longest, 0) * 4, 1)
@@ -85,7 +86,7 @@ def declared(schema: JsonSchema, *, root: bool, name: str = "selfType") -> Decla
 
 
 def with_meta(schema: JsonSchema) -> JsonSchema:
-    """The schema of a resource, which has a kind, an apiVersion and a name even if it does not say so."""
+    """Returns the schema of a resource with kind, apiVersion and name added if it does not declare them."""
     text: JsonSchema = {"type": "string"}
     properties = schema.get("properties") or {}
     meta = properties.get("metadata") or {}
@@ -211,6 +212,6 @@ def _bytes(text: str) -> bytes | str:
 
 
 def _or_itself(read: Callable[[str], Any], text: str) -> Any:
-    """What the schema's own check of the format let through and is none is left as it is: no rule will accept it."""
+    """Keeps a text that the schema's format check accepted but that cannot be parsed. No rule will accept it."""
     found = read(text)
     return text if found is None else found

@@ -1,4 +1,4 @@
-"""`fieldPath` of a rule: `.spec.name` or `['a-b']`, followed through the schema."""
+"""The `fieldPath` of a rule: `.spec.name` or `['a-b']`, resolved against the schema."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ESCAPED = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v
 
 
 def normalized(path: str, schema: JsonSchema) -> str | None:
-    """The path as field errors write it; None when the schema has nothing there."""
+    """Returns the path as field errors write it, or None if the schema has no such field."""
     written = ""
     here: Any = schema
     try:

@@ -1,6 +1,6 @@
-"""The CEL rules of a schema (`x-kubernetes-validations`), compiled: a tree of the places that have any.
+"""Compiles the CEL rules of a schema (`x-kubernetes-validations`) into a tree of the schema nodes that have rules.
 
-Errors are kept, not raised: who creates a definition reports them, who checks an object refuses it with them.
+Compile errors are stored, not raised: creating a definition reports them, and validating an object fails with them.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _EMBEDDED = "x-kubernetes-embedded-resource"
 
 @dataclass(slots=True)
 class Rule:
-    """One rule. Without a program it is wrong, and `error` says why."""
+    """One rule. Without a program it is invalid, and `error` says why."""
 
     text: str
     message: str = ""
     reason: str = ""
     path: str = ""
-    """Below the place of the rule, where its failure is reported."""
+    """Path below the rule's node at which a failure is reported."""
     optional_old: bool = False
     program: Program | None = None
     error: str = ""
     cost: int = 0
-    """In the worst case."""
+    """Worst-case cost."""
     uses_old: bool = False
     message_text: str = ""
     message_program: Program | None = None
@@ -48,7 +48,9 @@ class Rule:
 
 @dataclass(slots=True)
 class Place:
-    """Where rules are, here or below. `schema` is the one of the value, `all_of` has rules for the same value."""
+    """A schema node with rules, at it or below it. `schema` is that of the value. `all_of` holds further rules for the
+    same value.
+    """
 
     schema: JsonSchema
     declared: Declared | None
@@ -60,12 +62,12 @@ class Place:
 
 
 def places(schema: JsonSchema) -> Place | None:
-    """The rules of a whole resource's schema; None when it has none."""
+    """Returns the rules of a whole resource's schema, or None."""
     return _place(schema, schema, declared(schema, root=True)) if _has_rules(schema) else None
 
 
 def compiled(schema: JsonSchema, kind: Declared, given: list[dict[str, Any]]) -> list[Rule]:
-    """Rules that stand at the schema, in order."""
+    """Compiles the rules of one schema node, in order."""
     return [_rule(schema, kind, rule) for rule in given]
 
 
@@ -78,7 +80,7 @@ def _has_rules(schema: JsonSchema) -> bool:
 
 
 def _place(rules: JsonSchema, schema: JsonSchema, kind: Declared | None) -> Place | None:
-    """`rules` is the schema itself, or one of its allOf, which says more about the same value."""
+    """`rules` is the schema itself or one of its allOf, which adds rules for the same value."""
     here = Place(schema, kind, compiled(schema, kind, rules.get(KEY) or []) if kind is not None else [])
     item = kind.item if kind is not None else None
     for name in ("items", "additionalProperties"):
@@ -100,7 +102,9 @@ def _place(rules: JsonSchema, schema: JsonSchema, kind: Declared | None) -> Plac
 
 
 def _field(kind: Declared, name: str, schema: JsonSchema) -> Declared | None:
-    """The declaration of a property; one whose name no expression can say is still checked by its own rules."""
+    """Returns the declaration of a property. A property whose name cannot be written in an expression is still
+    validated by its own rules.
+    """
     if escaped(name) is not None:
         return kind.named(name)
     return declared(schema, root=bool(schema.get(_EMBEDDED)))

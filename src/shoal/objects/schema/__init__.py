@@ -1,9 +1,10 @@
-"""Compiled schemas: pruning, defaulting and validation of objects against a CRD's or a built-in's schema.
+"""Compiled schemas: pruning, defaulting and validation of objects against the schema of a CRD or a built-in.
 
-    schema = compile(crd_version_schema)      # shared: the same schema is compiled once
-    schema.prune(obj); schema.default(obj); causes = schema.validate(obj)
+`compile_schema` returns a shared CompiledSchema: equal schemas are compiled once. A write runs `schema.prune(obj)`,
+then `schema.default(obj)`, then `schema.validate(obj)`, which returns causes.
 
-Pure, and in place on the wire dict. CEL rules (`x-kubernetes-validations`) are checked by `objects.rules`.
+Pure, and in place on the decoded object. CEL rules (`x-kubernetes-validations`) are evaluated by
+`objects.celvalidation`.
 """
 
 from __future__ import annotations
@@ -48,14 +49,14 @@ _TOO_DEEP = "the object is nested too deeply"
 
 
 class Schema:
-    """One compiled schema. Use `compile`, which shares them; the schema given must not be edited afterwards."""
+    """One compiled schema. Use `compile_schema`, which shares them. The given schema must not be changed afterwards."""
 
     def __init__(self, schema: JsonSchema, definitions: Definitions | None, digest: str, *, root: bool = True) -> None:
         self.hash = digest
-        """Of the canonical JSON: equal schemas have equal hashes, in every process."""
+        """Hash of the canonical JSON: equal schemas have equal hashes in every process."""
         text = orjson.dumps(schema)
         self.rules = b'"x-kubernetes-validations"' in text
-        """It has CEL rules, which whoever validates has to check too."""
+        """The schema has CEL rules, which the caller must evaluate too."""
         self._schema = schema
         self._definitions = definitions
         self._root = root
@@ -65,15 +66,16 @@ class Schema:
         self._status: Schema | None = None
 
     def prune(self, obj: dict[str, Json], *, nulls: bool = True) -> None:
-        """Drops fields the schema does not name, and nulls where null is not allowed. Who has the bytes can
-        say `nulls=b"null" in body` to save the search."""
+        """Drops fields the schema does not declare, and nulls that are not allowed. A caller that has the bytes can
+        pass `may_have_nulls=b"null" in body` to save the search.
+        """
         try:
             prune(self._node, obj, nulls)
         except RecursionError:
             raise BadRequest(_TOO_DEEP) from None
 
     def prune_unknown(self, obj: dict[str, Json], *, nulls: bool = True) -> list[str]:
-        """As `prune`; returns a text for each unknown field: `unknown field "spec.foo"`."""
+        """As `prune`. Returns a message for each unknown field: `unknown field "spec.foo"`."""
         dropped: Dropped = []
         try:
             prune(self._node, obj, nulls, dropped)
@@ -82,7 +84,7 @@ class Schema:
         return unknown_fields(obj, dropped) if dropped else []
 
     def default(self, obj: dict[str, Json]) -> None:
-        """Fills in defaults. Run it after `prune`."""
+        """Applies defaults. Run it after `prune`."""
         if not self._node.defaulting:
             return
         try:
@@ -91,8 +93,9 @@ class Schema:
             raise BadRequest(_TOO_DEEP) from None
 
     def validate(self, obj: Json, old: Json | None = None, *, path: str = "") -> list[Cause]:
-        """Everything that is wrong, in upstream's words; `old` is the stored object when this is an update.
-        `path` is where the value stands, when it is not a whole object."""
+        """Returns all causes, with upstream's messages. `old` is the stored object of an update. `path` is the position
+        of a value that is not a whole object.
+        """
         causes: list[Cause] = []
         try:
             if not self._fast.passes(obj):
@@ -108,7 +111,7 @@ class Schema:
         return causes
 
     def validate_status(self, obj: dict[str, Json], old: dict[str, Json] | None = None) -> list[Cause]:
-        """What a write of the status subresource is checked for: `status` alone, its paths below `status`."""
+        """Validates a write of the status subresource: `status` alone, with paths below `status`."""
         if "status" not in obj:
             return []
         if self._status is None:
@@ -120,17 +123,17 @@ class Schema:
 
 
 def compile(schema: JsonSchema, definitions: Definitions | None = None) -> Schema:  # noqa: A001
-    """The compiled form of a kind's schema. With `definitions` the schema is a built-in's with `$ref`s."""
+    """Returns the compiled schema of a kind. With `definitions` the schema is a built-in's with `$ref`s."""
     return _shared(schema, definitions, True)
 
 
 def compile_part(schema: JsonSchema, definitions: Definitions | None = None) -> Schema:
-    """The compiled form of a schema that is not a whole resource's."""
+    """Returns the compiled form of a schema that is not a whole resource's."""
     return _shared(schema, definitions, False)
 
 
 def default_causes(schema: JsonSchema, path: str) -> list[Cause]:
-    """What is wrong with the default of a schema: unknown fields, or values the schema itself refuses."""
+    """Returns the errors of a schema's default: unknown fields, or values the schema itself rejects."""
     holder = Builder(None).build({"type": "object", "properties": {"default": schema}}, root=False)
     dropped: Dropped = []
     prune(holder, {"default": copied(schema["default"])}, False, dropped)
@@ -156,7 +159,7 @@ def _shared(schema: JsonSchema, definitions: Definitions | None, root: bool) -> 
 
 
 def depth_of(schema: Json) -> int:
-    """How deep schemas are nested in one another, found without recursion."""
+    """Returns the nesting depth of a schema, without recursion."""
     deepest, level = 0, [schema]
     while level and deepest <= MAX_DEPTH:
         level = [sub for outer in level for sub in _inner_schemas(outer)]

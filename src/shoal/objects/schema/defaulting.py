@@ -1,4 +1,4 @@
-"""Fills in defaults, in place: for keys that are absent, and for nulls where null is not allowed."""
+"""Applies defaults in place: for absent keys, and for nulls where null is not allowed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
-"""What Go does not write again of built-in kinds: empty lists and maps, zeros, nulls; a null in a map or list
-of text it reads as empty text, one in a list of structs as an empty struct, and every time it writes in UTC. In place,
-before anything else looks at the object; custom kinds keep what they were given."""
+"""Go's `omitempty` for built-in kinds: drops what Go would not write again (empty lists and maps, zeros, nulls).
+
+Go reads a null in a map or list of strings as an empty string, and one in a list of structs as an empty struct. It
+writes every time in UTC. The object is changed in place, before any other processing. Custom resources keep what they
+were given.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,13 @@ from shoal.objects.gostructs import Struct, kind_of, struct_of
 Schema = dict[str, Any]
 Resolve = Callable[[str], Schema]
 _KEPT = frozenset(("managedFields",))
-"""Emptying it says something."""
+"""An empty managedFields has a meaning: it resets them."""
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
 _TIMES = {f"{_META}Time": gotime.SECONDS, f"{_META}MicroTime": gotime.MICROSECONDS}
 
 
 class Empties:
-    """Those of one kind."""
+    """The omitempty rules of one kind."""
 
     def __init__(self, schema: Schema, resolve: Resolve) -> None:
         self._plan, self._resolve = _Plan(schema, kind_of(schema)), resolve
@@ -30,7 +33,7 @@ class Empties:
 
 
 class _Plan:
-    """Of one struct: what is left out when it is empty or null, its maps of text, and what is further inside."""
+    """The rules of one struct: fields omitted if empty or null, its maps of strings, and its nested structs."""
 
     __slots__ = ("inner", "lists", "nullable", "optional", "struct", "texts", "times")
 
@@ -92,14 +95,14 @@ def _of_texts(schema: Schema) -> bool:
 
 
 def _holder(schema: Schema) -> type | None:
-    """What holds the values of a list or a map."""
+    """Returns the Python type of a list or map field."""
     if schema.get("type") == "array":
         return list
     return dict if schema.get("type") == "object" and "additionalProperties" in schema else None
 
 
 def _reference(schema: Schema) -> str:
-    """What a field is, or what its items are; maps of structs are not looked into."""
+    """Returns the definition of a field or of its items. Maps of structs are not followed."""
     if schema.get("type") == "array":
         schema = schema.get("items") or {}
     found = schema.get("$ref") or next((part["$ref"] for part in schema.get("allOf") or () if "$ref" in part), "")

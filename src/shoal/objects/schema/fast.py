@@ -1,7 +1,7 @@
-"""The yes/no pass: a schema translated for jsonschema-rs.
+"""The fast validation pass: a schema translated for jsonschema-rs, with a yes/no result.
 
-The translation is never looser than the walk in `validate`, only stricter where upstream has quirks: an object
-that passes here is valid, and one that does not is looked at again by the walk, which has the last word.
+The translation is never looser than `SchemaValidator`, only stricter where upstream has quirks. An object that passes
+here is valid. One that does not is checked again by `SchemaValidator`, which decides.
 """
 
 from __future__ import annotations
@@ -37,15 +37,16 @@ _DATE_TIME = (
     r"-((0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)"
     r"T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$"
 )
-"""Times as everybody writes them, without a call back into Python; lower case, leap days and the ends of time go to
-the walk."""
+"""The common form of times, matched without a call into Python. Lower case, leap days and extreme years are left to
+SchemaValidator.
+"""
 _TIMES = {"date-time": _DATE_TIME, MICRO_TIME: _DATE_TIME.replace(r"(\.\d+)?", r"\.\d{6}")}
 _NULL: JsonSchema = {"type": "null"}
-"""Upstream checks nothing but the type and the enum of a null."""
+"""As upstream, only the type and the enum of a null are checked."""
 
 
 class FastPass:
-    """Built at first use: most schemas of a large CRD bundle never see an object."""
+    """Built on first use: most schemas of a large CRD bundle never validate an object."""
 
     def __init__(self, schema: JsonSchema, definitions: Definitions | None) -> None:
         self._schema = schema
@@ -77,7 +78,7 @@ class FastPass:
     def _refer(self, definitions: Definitions, ref: str) -> JsonSchema:
         name = ref.rpartition("/")[2]
         if name not in self._named:
-            self._named[name] = None  # taken, so that a recursive definition ends here
+            self._named[name] = None  # reserved, so that a recursive definition terminates
             self._named[name] = self._translate(definitions.schema(ref))
         return {"$ref": f"#/definitions/{name}"}
 
@@ -114,7 +115,8 @@ class FastPass:
             if any(not fits(bound, types[0], span) for bound in bounds):
                 out.setdefault("allOf", []).append(_NO_NUMBER)
         if "integer" in types:
-            # 10**17 is an integer and 1e17 is not, which cannot be said here: the walk tells large ones apart.
+            # 10**17 is an integer and 1e17 is not, which JSON Schema cannot express: SchemaValidator distinguishes
+            # large ones.
             low, high = span or (-_SAFE, _SAFE)
             span = max(low, -_SAFE), min(high, _SAFE)
         if span is not None:
@@ -150,13 +152,14 @@ class FastPass:
 
 
 def _says_int_or_string(schema: JsonSchema) -> bool:
-    """The usual companion of x-kubernetes-int-or-string, which the types have said already."""
+    """True for the usual anyOf beside x-kubernetes-int-or-string, which the types already cover."""
     return bool(schema.get("x-kubernetes-int-or-string")) and schema["anyOf"] == _INT_OR_STRING
 
 
 def _exact(schema: JsonSchema) -> bool:
-    """Whether the translation accepts just what the walk accepts. Under `not` and `oneOf` stricter would mean
-    looser, so that anything else is left to the walk."""
+    """True if the translation accepts exactly what SchemaValidator accepts. Under `not` and `oneOf` stricter would mean
+    looser, so anything else is left to SchemaValidator.
+    """
     if not schema.keys() <= _EXACT_KEYS:
         return False
     inner = [*(schema.get("properties") or {}).values()]
@@ -173,8 +176,9 @@ def types_of(schema: JsonSchema) -> tuple[str, ...]:
 
 
 def string_format(schema: JsonSchema, types: tuple[str, ...], builtin: bool) -> Check | None:
-    """The check of a string's format. Built-in kinds are decoded rather than validated: there only times and
-    base64 are parsed, and an empty text is a zero value."""
+    """Returns the check of a string's format. Built-in kinds are decoded rather than validated: only times and base64
+    are parsed, and an empty string is a zero value.
+    """
     name = schema.get("format")
     if not name or (len(types) == 1 and types[0] != "string"):
         return None
@@ -196,5 +200,5 @@ def number_range(schema: JsonSchema, types: tuple[str, ...]) -> tuple[float, flo
 
 
 def fits(number: float, type_name: str, span: tuple[float, float]) -> bool:
-    """Whether a bound can be held by the type it bounds."""
+    """True if a bound can be represented by the type it bounds."""
     return span[0] <= number <= span[1] and (type_name != "integer" or number == int(number))

@@ -1,7 +1,7 @@
-"""The string formats a schema may name, each as upstream understands it (kube-openapi strfmt).
+"""String formats of schemas, as upstream (kube-openapi strfmt) defines them.
 
-A format that is not in `FORMATS` is ignored by validation, as upstream does. Names are looked up without
-dashes: `date-time` and `datetime` are one.
+As upstream, validation ignores a format that is not in `FORMATS`. Names are looked up without dashes: `date-time` and
+`datetime` are the same.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _UNIT_STEMS = ("nano", "micro", "milli", "sec", "min", "hour", "day", "week")
 
 
 def is_duration(text: str) -> bool:
-    """Go's `1h30m`, or words somewhere in the text, as in `2 days`."""
+    """Accepts Go's `1h30m`, or words anywhere in the text, as in `2 days`."""
     if _go_duration(text):
         return True
     units = (match[1].lower() for match in _worded_duration.finditer(text))
@@ -82,7 +82,7 @@ def is_hostname(text: str) -> bool:
 
 
 def _plain(char: str) -> str:
-    """Letters and symbols of any script count: a letter where letters may stand, a symbol where digits may."""
+    """Letters and symbols of any script are accepted: a letter where letters are allowed, a symbol where digits are."""
     if char.isascii() and (char.isalnum() or char in "-."):
         return char
     category = unicodedata.category(char)
@@ -110,7 +110,7 @@ def is_uri(text: str) -> bool:
 
 
 def is_ipv4(text: str) -> bool:
-    """Leading zeros are tolerated, as before Go 1.17; so is an IPv4 address in an IPv6 one."""
+    """Leading zeros are accepted, as before Go 1.17; so is an IPv4 address embedded in an IPv6 one."""
     if ":" in text:
         return "." in text and is_ipv6(text)
     parts = text.split(".")
@@ -225,7 +225,7 @@ def format_check(name: str) -> Check | None:
 
 
 def recognized(name: str, type_name: str) -> bool:
-    """Whether a schema of that type may name this format and have it checked."""
+    """True if a schema of that type may name this format and have it checked."""
     if type_name in ("", "string"):
         return format_check(name) is not None
     return name in _NUMERIC.get(type_name, ())

@@ -1,4 +1,4 @@
-"""Small pieces of upstream's wording that the walk needs beside `shoal.objects.errors`."""
+"""Parts of upstream's messages that validation needs beside `shoal.objects.errors`."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ def json_type(value: Any) -> str:
 
 
 def bounded(value: Any, quoted: bool = False) -> str:
-    """A value inside a message."""
+    """Formats a value inside a message."""
     return value if isinstance(value, str) and not quoted else show(go_value(value))

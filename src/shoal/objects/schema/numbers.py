@@ -10,7 +10,7 @@ _TOLERANCE = 1e-9
 
 
 def is_json_integer(value: float) -> bool:
-    """Whether a float may stand for an integer: 1.0 may, and so may what rounding left a little off."""
+    """True if a float counts as an integer: 1.0 does, and so does a value slightly off by rounding."""
     if not math.isfinite(value) or abs(value) > _MAX_SAFE:
         return False
     whole = math.trunc(value)
@@ -26,7 +26,7 @@ def is_multiple(value: float, factor: float) -> bool:
 
 
 def go_value(value: Any) -> Any:
-    """The value as Go prints it: no `.0` on whole floats, keys in order."""
+    """Returns the value as Go prints it: no `.0` on whole floats, keys sorted."""
     if value.__class__ is float:
         return int(value) if math.isfinite(value) and value == int(value) and abs(value) < 1e21 else value
     if value.__class__ is dict:

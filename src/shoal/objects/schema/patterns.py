@@ -1,7 +1,7 @@
 """Regular expressions in linear time: patterns are RE2 (as upstream's Go), never Python's backtracking `re`.
 
-The engine is the one of the fast validation pass, so that both passes always agree. POSIX classes and `\\Q…\\E`
-are rewritten, since it does not know them.
+The engine is that of the jsonschema-rs pass, so that both passes always agree. It does not support POSIX classes and
+RE2's quoted literals, so they are rewritten.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _POSIX = {
 
 
 def rewritten(pattern: str) -> str:
-    """The pattern as the engine wants it."""
+    """Returns the pattern in the engine's syntax."""
     if "[:" in pattern:
         for name, members in _POSIX.items():
             pattern = pattern.replace(name, members)
@@ -54,6 +54,6 @@ def is_pattern(pattern: str) -> bool:
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether the pattern is found in the text; a pattern that does not compile matches nothing."""
+    """True if the pattern is found in the text. A pattern that does not compile matches nothing."""
     engine = _compiled(pattern)
     return engine is not None and engine.is_valid(text)

@@ -1,7 +1,7 @@
-"""Drops what the schema does not name, in place, in one walk. The hot path of every write of a custom resource.
+"""Drops undeclared fields in place, in one walk. The hot path of every write of a custom resource.
 
-Fields that are null and may not be go too, unless a default will take their place: upstream does both while it
-decodes. What was dropped as unknown can be noted; the paths are worked out later, only when there are any.
+As upstream does while decoding, a null that is not allowed is dropped too, unless a default will replace it. Dropped
+unknown fields can be collected; their paths are computed later, only if there are any.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from shoal.objects.schema.structural import Json, Node
 
 Dropped = list[tuple[dict[str, Json], str]]
-"""(the object it was in, the key) of every unknown field."""
+"""(object, key) of every dropped unknown field."""
 
 
 def prune(node: Node, obj: dict[str, Json], nulls: bool = True, dropped: Dropped | None = None) -> None:
-    """`nulls`: there may be nulls in it; looking for them is a third of the work."""
+    """`may_have_nulls=False` skips the search for nulls, which is a third of the work."""
     names = node.names
     if names is not None and not names.issuperset(obj):
         for key in [key for key in obj if key not in names]:

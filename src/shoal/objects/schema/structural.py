@@ -1,7 +1,7 @@
-"""The structural part of a schema as a graph of nodes: what pruning, defaulting and list checks walk.
+"""The structural part of a schema as a graph of nodes, which pruning, defaulting and list type checks walk.
 
-A node says which keys of an object stay, which defaults fill it, and where to go on. Value validation is not
-here: it reads the schema itself. Scalars share a handful of leaves, so that a schema costs little memory.
+A node says which keys of an object are kept, which defaults apply, and where to continue. Value validation reads the
+schema itself. Scalars share a handful of leaves, so that a schema costs little memory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Json = Any
 JsonSchema = dict[str, Any]
 
 MAX_DEPTH = 100
-"""Nesting a schema may have. Deeper ones are refused: neither the stack nor the JSON encoder could take them."""
+"""Maximum nesting of a schema. Deeper ones are rejected: neither the stack nor the JSON encoder could handle them."""
 
 META_FIELDS = frozenset(("apiVersion", "kind", "metadata"))
 _SCALARS = frozenset(("string", "integer", "number", "boolean"))
@@ -33,7 +33,7 @@ def _anything(_: dict[str, Json]) -> bool:
 
 
 class Node:
-    """One place of the schema. `None` for `names` keeps every key; `extra` is for keys without a property."""
+    """A node of the schema. `known_keys` of None keeps every key. `additional` is the node of undeclared keys."""
 
     __slots__ = (
         "below", "checked", "children", "covers", "default", "defaulting", "embedded", "extra", "fill", "flat", "items",
@@ -56,15 +56,19 @@ class Node:
         self.defaulting = False
         """There are defaults here or further inside."""
         self.keyed: tuple[str, ...] | None = None
-        """For a list: its keys when its type is map, () when it is a set."""
+        """For a list: its keys if its type is map, () if it is a set."""
         self.leaf = False
-        """A scalar or a list of scalars. An object there is not looked into: validation refuses it anyway."""
+        """A scalar or a list of scalars. An object in its place is not visited, because validation rejects it
+        anyway.
+        """
         self.covers: Callable[[dict[str, Json]], bool] = _anything
-        """Whether all keys of an object are named; the set's own method, since this is asked for every object."""
+        """True if all keys of an object are declared. It is the set's own method, since it is called for every
+        object.
+        """
         self.flat = False
         """All its values are leaves."""
         self.look: tuple[tuple[str, Node], ...] = ()
-        """Properties to look into for `checked` places."""
+        """Properties that lead to nodes with `needs_check`."""
         self.checked = False
         """This list or something inside must have unique items, or is an embedded resource."""
 
@@ -122,7 +126,7 @@ OBJECT_META = _closed(
 
 
 class Definitions:
-    """Named schemas that `$ref`s lead to, fetched by `resolve` when first needed and kept.
+    """Named schemas that `$ref`s refer to, fetched by `resolve` on first use and cached.
 
     One per OpenAPI document: kinds compiled with the same definitions share their nodes.
     """
@@ -138,16 +142,16 @@ class Definitions:
         if found is None:
             found = self._schemas[name] = self._resolve(name)
             if name.endswith(".MicroTime"):
-                # Published as any time is, and read more strictly.
+                # Published like any time, but parsed more strictly.
                 found = self._schemas[name] = {**found, "format": MICRO_TIME}
             elif name.endswith(".RawExtension"):
-                # Published as an object, and read as whatever it is.
+                # Published as an object, but any value is accepted.
                 found = self._schemas[name] = {key: value for key, value in found.items() if key != "type"}
         return found
 
 
 def reference(schema: JsonSchema) -> str:
-    """The `$ref` of a schema, also in the form `allOf: [{$ref}]` that OpenAPI v3 uses beside other keys."""
+    """Returns the `$ref` of a schema, also in the form `allOf: [{$ref}]` that OpenAPI v3 uses beside other keys."""
     ref = schema.get("$ref")
     if ref is None:
         parts = schema.get("allOf")
@@ -157,15 +161,18 @@ def reference(schema: JsonSchema) -> str:
 
 
 class Builder:
-    """Turns one schema into nodes. With definitions the schema is a built-in's: objects without properties are
-    free-form, and zero values given as defaults only say what Go's zero value is."""
+    """Builds the nodes of one schema. With definitions the schema is a built-in's: objects without properties are
+    free-form, and zero defaults only state Go's zero value.
+    """
 
     def __init__(self, definitions: Definitions | None) -> None:
         self._definitions = definitions
         self._made: list[Node] = []
 
     def build(self, schema: JsonSchema, *, root: bool) -> Node:
-        """`root`: the schema is a whole resource's, which has apiVersion, kind and metadata without naming them."""
+        """`root`: the schema is that of a whole resource, which has apiVersion, kind and metadata without declaring
+        them.
+        """
         node = self._node(schema, root=root)
         self._settle(node if root else None)
         return node
@@ -210,7 +217,7 @@ class Builder:
         node.leaf = node.leaf or bool(schema.get("x-kubernetes-int-or-string"))
         node.fill = tuple((k, p.default, p.nullable) for k, p in properties.items() if p.default is not None)
         node.below = tuple(properties.items())
-        # The list types of built-ins are for merging: two equal ports or variables are allowed, and are warned about.
+        # List types of built-ins only control merging: duplicate ports or variables are allowed, with a warning.
         list_type = schema.get("x-kubernetes-list-type") if self._definitions is None else None
         if list_type == "map":
             node.keyed = tuple(schema.get("x-kubernetes-list-map-keys") or ())
@@ -221,7 +228,7 @@ class Builder:
     def _items(self, schema: JsonSchema, preserve: bool) -> Node | None:
         items = schema.get("items")
         if isinstance(items, dict):
-            # A preserving list keeps unknown fields of its items too, though not of what is inside them.
+            # A preserving list also keeps unknown fields of its items, but not of objects inside them.
             item = self._node(items, kept=preserve)
             return None if item is LEAF or item is NULLABLE_LEAF else item
         return None if preserve else NOTHING
@@ -236,9 +243,10 @@ class Builder:
         return None if self._definitions is not None and not value else value
 
     def _settle(self, root: Node | None) -> None:
-        """Keeps in `below` only what leads to a default, and marks what leads to a keyed list. Graphs of
-        definitions have cycles, hence to a fixed point rather than by recursion; children come after their
-        parents in `_made`, so that one backward pass is nearly always enough."""
+        """Keeps in `defaulting_children` only nodes that lead to a default, and marks nodes that lead to a keyed list.
+        Graphs of definitions have cycles, so this iterates to a fixed point instead of recursing. Children come
+        after their parents in `_nodes`, so one backward pass is nearly always enough.
+        """
         for node in self._made:
             node.defaulting = bool(node.fill) or _turns_null(node.items) or _turns_null(node.extra)
             node.checked = node.keyed is not None or (node.embedded and node is not root)
@@ -260,7 +268,7 @@ class Builder:
 
 
 def _turns_null(node: Node | None) -> bool:
-    """A null list item or map value becomes its default."""
+    """A null list item or map value is replaced by its default."""
     return node is not None and node.default is not None
 
 

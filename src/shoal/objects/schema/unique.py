@@ -1,5 +1,8 @@
-"""Checks a walk of values cannot express: lists of type set and map have no duplicates, and embedded resources
-are resources. Only the branches that lead to such a place are visited."""
+"""List types and embedded resources: lists of type set and map have no duplicates, and embedded resources have valid
+TypeMeta.
+
+Only the branches that lead to such nodes are visited.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ _UNSET = object()
 
 
 def duplicates(node: Node, value: Json, path: str = "") -> list[Cause]:
-    """A cause for every item of a set or keyed list that is there twice."""
+    """Returns a cause for every duplicate item of a set or map list."""
     causes: list[Cause] = []
     if value.__class__ is list:
         if node.keyed is not None:

@@ -1,4 +1,4 @@
-"""The texts of unknown fields, for fieldValidation Warn and Strict: `unknown field "spec.list[0].foo"`."""
+"""Messages of unknown fields, for fieldValidation Warn and Strict: `unknown field "spec.list[0].foo"`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from shoal.objects.schema.structural import Json
 
 
 def unknown_fields(root: dict[str, Json], dropped: Dropped) -> list[str]:
-    """One text per field that was dropped from `root`, sorted by path."""
+    """Returns one message per field that was dropped from `root`, sorted by path."""
     holders = {id(holder) for holder, _ in dropped}
     paths: dict[int, str] = {}
     pending: list[tuple[str, Json]] = [("", root)]

@@ -1,7 +1,7 @@
-"""The walk that says what is wrong, in upstream's words (kube-openapi validation, and its field errors).
+"""Schema validation with upstream's messages (kube-openapi validation and field errors).
 
-Runs only on objects that the fast pass did not wave through. It reads the schema itself; `old` is the stored
-object of an update: what was wrong before and did not change is let through (ratcheting).
+Runs only on objects that did not pass `jsonschema_pass`. It reads the schema itself. `old` is the stored object of an
+update: errors that were there before and did not change pass (ratcheting).
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from shoal.objects.schema.patterns import matches
 from shoal.objects.schema.structural import Definitions, Json, JsonSchema, reference
 
 MAX_CAUSES = 500
-"""An answer names at most that many problems: a large bad object must not become a larger answer."""
+"""Maximum causes in a response: a large invalid object must not become a larger response."""
 
 NO_OLD: Any = object()
 _TYPE_META = ("apiVersion", "kind")
 Found = tuple[list[Cause], int]
-"""The problems, and how many checks went well: of several alternatives the closest one is reported."""
+"""The causes, and the number of successful checks: of several alternatives the closest one is reported."""
 
 
 class Walk:
-    """One validation. `prefix` is where the value stands in the object, if it is not the root."""
+    """One validation. `prefix` is the position of the value in the object, if it is not the root."""
 
     def __init__(self, definitions: Definitions | None, prefix: str = "") -> None:
         self._definitions = definitions
@@ -43,7 +43,7 @@ class Walk:
         return f"{self._prefix}.{path}" if self._prefix else path
 
     def _plain(self, message: str) -> Cause:
-        """A problem that upstream reports without a place and a value."""
+        """Returns a cause that upstream reports without path and value."""
         return invalid_value(self._prefix or "<nil>", "", message)
 
     def _ratcheted(self, schema: JsonSchema, value: Json, path: str, old: Json) -> Found:
@@ -245,7 +245,7 @@ class Walk:
 
 
 def same(a: Json, b: Json) -> bool:
-    """Deep equality of JSON in which true is not 1, and 1 is not 1.0."""
+    """Deep equality of JSON: true is not 1, and 1 is not 1.0."""
     if a.__class__ is not b.__class__:
         return False
     if a.__class__ is dict:
@@ -256,14 +256,14 @@ def same(a: Json, b: Json) -> bool:
 
 
 def same_number(a: Json, b: Json) -> bool:
-    """As `same`, except that 1 and 1.0 are one number."""
+    """As `json_equal`, except that 1 and 1.0 are equal."""
     if {a.__class__, b.__class__} == {int, float}:
         return bool(a == b)
     return same(a, b)
 
 
 def _by_key(schema: JsonSchema, old: Json) -> Any:
-    """Finds the old item of a list of type map; items of other lists cannot be told apart from one another."""
+    """Finds the old item of a list of type map. Items of other lists cannot be correlated."""
     keys = schema.get("x-kubernetes-list-map-keys")
     if schema.get("x-kubernetes-list-type") != "map" or not keys or old.__class__ is not list:
         return None

@@ -1,0 +1,1 @@
+"""The splitter: creates, updates and deletes the leaves of placed objects, and aggregates their status."""

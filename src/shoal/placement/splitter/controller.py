@@ -1,7 +1,8 @@
-"""The splitter: objects of the hub that are assigned to no cluster become a leaf in each that their policy chooses.
+"""The splitter: objects of the hub that are assigned to no cluster become a leaf in each cluster that their policy
+selects.
 
-Deployments are split without being asked; other kinds when a Placement selects them. Kinds are served once a cluster
-taught them to the hub: until then this loop waits, and notices at once.
+Deployments are split by default; other kinds when a Placement selects them. A kind is served once a cluster has been
+imported that has it: until then this controller waits, and notices at once.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from shoal.runtime.recorder import NORMAL, QUIET, Recorder
 
 Object = dict[str, Any]
 Task = tuple[str, Key]
-"""A kind, as `Deployment.apps`, and a root of it; or `PLACEMENT` and one of those."""
+"""A kind such as `Deployment.apps` and a root of it; or `PLACEMENT` and a Placement."""
 
 CLUSTERS = Kind(workload.GROUP, workload.VERSION, workload.PLURAL, namespaced=False)
 PLACEMENTS = Kind(placement.GROUP, placement.VERSION, placement.PLURAL)
@@ -42,26 +43,28 @@ LOGICAL_CLUSTERS = Kind(logicalcluster.GROUP, logicalcluster.VERSION, logicalclu
 DEPLOYMENT = ("Deployment", "apps/v1")
 PLACEMENT = placement.KIND
 UNSERVED_SECONDS = 0.05
-"""Between looks at a kind of which the hub has been told, until it serves it."""
+"""Between checks of a kind that was announced, until the hub serves it."""
 TOLD_SECONDS, LONGEST_TOLD = 0.1, 2.0
-"""From when an object follows another Placement until those say so: longer, the more objects there are."""
+"""From when an object follows another Placement until their statuses are updated: longer, the more objects there
+are.
+"""
 WORKERS = 16
-"""Each waits for the store most of the time, and the store takes many writes as one."""
+"""Each waits for the store most of the time, and the store commits many writes as one."""
 ROOM_SECONDS = 1.0
-"""How soon more room is looked at."""
+"""How soon added capacity is evaluated."""
 STATUS_SECONDS = 0.1
-"""Clusters answer one after the other: what they say in that time is summed up once."""
+"""Clusters report one after another: reports within that time are aggregated once."""
 UNSEEN_SECONDS = 5.0
-"""What was written shows up by itself; this is for a view that was lost meanwhile."""
+"""Own writes show up by themselves; this is for an informer that was lost meanwhile."""
 
 
 def splitter_loops(client: Client, clock: Clock, home: str = "root") -> list[Loop[Task]]:
-    """`home` is the logical cluster whose objects are split. Where workloads run by themselves, none are."""
+    """`logical_cluster` is the one whose objects are split. If workloads run in it directly, none are."""
     return [Splitter(client, clock, home).loop]
 
 
 class _Kind:
-    """One kind that is split, and what is known of it."""
+    """One placed kind, with its informer and state."""
 
     def __init__(self, client: Client, clock: Clock, named: Placeable, changed: Callable[[Task], None]) -> None:
         self.placeable = named
@@ -70,7 +73,7 @@ class _Kind:
         self.writes: OwnWrites[Key] = OwnWrites(self.objects)
         self.roots: set[Key] = set()
         self.wanting: set[Key] = set()
-        """Roots for which more room somewhere may change something."""
+        """Roots for which added capacity somewhere may change something."""
         self.blocked: dict[Key, set[Key]] = {}
         """Roots by the objects that have the names of their leaves."""
         self._changed = changed
@@ -96,7 +99,7 @@ class _Kind:
 
 
 class _Others:
-    """The names that belong to somebody else than the root."""
+    """Names that belong to other objects than the root's leaves."""
 
     def __init__(self, kind: _Kind, key: Key, root: Object) -> None:
         self._kind, self._key, self._root = kind, key, root
@@ -112,15 +115,15 @@ class Splitter:
         self._is_hub: bool | None = None
         self._kinds: dict[str, _Kind] = {}
         self._wanted: dict[tuple[str, str], Exception | None] = {}
-        """Kinds and apiVersions that are asked for; the error says why one is not followed."""
+        """Requested kinds and apiVersions; the error says why one is not placed."""
         self._lessons = asyncio.Event()
         self._sites: dict[str, Site] = {}
         self._outlooks = Outlooks(self._sites)
         self._rules: dict[Key, Rule] = {}
         self._followed: dict[Task, Following] = {}
-        """Roots by task: which Placement they follow, and which they would."""
+        """Roots by key: the Placement they follow, and the others that select them."""
         self._due: dict[Task, float] = {}
-        """When a status that has changed is written."""
+        """When a changed status is written."""
         self._clusters = Reflector(self._client, CLUSTERS, clock, self._cluster, listed=self._all_again)
         self._placements = Reflector(self._client, PLACEMENTS, clock, self._placement, listed=self._all_again)
         self.loop: Loop[Task] = Loop("splitter", clock, self.reconcile, WORKERS)
@@ -146,8 +149,9 @@ class Splitter:
             self._all_again()
 
     def _room_again(self) -> None:
-        """Room comes and goes with every pod of every cluster: only those look again that it may help, and not at
-        every change."""
+        """Free capacity changes with every pod of every cluster: only roots that it may help are reconciled, and not at
+        every change.
+        """
         for kind in self._kinds.values():
             for root in kind.wanting:
                 self.loop.queue.add_after((kind.title, root), ROOM_SECONDS)
@@ -172,7 +176,7 @@ class Splitter:
                     self.loop.queue.add((kind.title, root))
 
     async def _follow(self) -> None:
-        """Follows every kind that is asked for, from when it is served. Asking earlier would only be noise."""
+        """Starts an informer for every requested kind once it is served. Earlier requests would only fail."""
         async with asyncio.TaskGroup() as group:
             while True:
                 await self._lessons.wait()
@@ -224,11 +228,11 @@ class Splitter:
         owned = kind.objects.owned(key, root["metadata"]["uid"])
         candidates = rivals(self._rules.values(), root) if is_root(root) else []
         if not is_root(root) or (not candidates and (root["kind"], root["apiVersion"]) != DEPLOYMENT):
-            await self._delete(kind, key, owned)  # it was assigned to one cluster, or nobody places it any more
+            await self._delete(kind, key, owned)  # It was assigned to one cluster, or is no longer placed.
             self._follows(task, Following())
             return None
         if "deletionTimestamp" in root["metadata"]:
-            return None  # the garbage collector takes the leaves
+            return None  # The garbage collector deletes the leaves.
         return await self._place(kind, key, root, owned, candidates)
 
     async def _place(
@@ -242,7 +246,7 @@ class Splitter:
             found = split_in(root, owned, _Others(kind, key, root), outlook, now, shape)
         except StatusError as error:
             self._follows(task, Following.of(candidates, str(error)))
-            return None  # what is there stays until the Placement can be followed
+            return None  # Existing leaves stay until the Placement is valid.
         self._follows(task, Following.of(candidates))
         if found.expired:
             await self._delete(kind, key, [root])
@@ -292,7 +296,7 @@ class Splitter:
             await self._client.update(PLACEMENTS, {**obj, "status": status}, "status")
 
     async def _splits(self) -> bool:
-        """A hub runs nothing itself. Elsewhere a Deployment is turned into pods, and stays whole."""
+        """A hub runs no workloads itself. Elsewhere a Deployment becomes pods and is not split."""
         if self._is_hub is None:
             home = await self._client.at("root").get(LOGICAL_CLUSTERS, self._home)
             self._is_hub = (home.get("spec") or {}).get("profile", "hub") == "hub"
@@ -300,7 +304,7 @@ class Splitter:
 
     async def _carry_out(self, kind: _Kind, key: Key, found: Split) -> None:
         where = kind.placeable.kind
-        # The store takes them as one, and who failed comes again.
+        # The store commits them as one, and a failure requeues the root.
         made = [self._client.create(where, leaf, key[1], brief=True) for leaf in found.create]
         made += [self._client.update(where, leaf, brief=True) for leaf in found.update]
         written = await asyncio.gather(*made, return_exceptions=True)
@@ -316,7 +320,7 @@ class Splitter:
         await self._delete(kind, key, [*found.delete, *gone])
 
     async def _is_without(self, leaf: Object) -> bool:
-        """Whether the server says of the leaf's cluster, by name, that it does not exist."""
+        """Returns whether the server says that the leaf's cluster does not exist, by name."""
         name = workload.assigned_to(leaf)
         try:
             await self._client.get(CLUSTERS, name)

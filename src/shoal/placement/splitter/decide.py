@@ -1,8 +1,8 @@
-"""What has to be done to the leaves of a root. Pure.
+"""Computes the changes to the leaves of a root. Pure.
 
-Where replicas go is the policy's matter (placement/decide.py); here names are found taken, leaves are made, put right
-and removed. A cluster that is not ready keeps its replicas for the policy's grace, and its leaf for longer: when it
-comes back it has to be told that it has none any more.
+The policy decides where replicas go (placement/decide.py); this finds name conflicts and creates, updates and deletes
+leaves. A cluster that is not ready keeps its replicas for the policy's grace period, and its leaf for longer: when it
+comes back it has to see that it has none any more.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Object = dict[str, Any]
 
 @dataclass(slots=True)
 class _Found:
-    """What is there already, by cluster."""
+    """Existing leaves, by cluster."""
 
     leaves: dict[str, Object] = field(default_factory=dict)
     strays: list[Object] = field(default_factory=list)
@@ -45,7 +45,7 @@ def split(
     policy: Policy = DEFAULT,
     shape: Shape = REPLICATED,
 ) -> Split:
-    """`owned` are the objects that the root controls, `others` the names of all that it does not."""
+    """`existing` are the objects that the root controls, `foreign_names` the names of all that it does not."""
     outlook = Outlook(sites, policy_for(policy, root, shape), now)
     return split_in(root, owned, frozenset(others), outlook, now, shape)
 
@@ -53,7 +53,7 @@ def split(
 def split_in(
     root: Object, owned: Iterable[Object], others: Container[str], outlook: Outlook, now: float, shape: Shape
 ) -> Split:
-    """By an outlook that was made for the clusters and `policy_for`."""
+    """Like `compute_changes`, with clusters that were filtered for `effective_policy` before."""
     if isinstance(shape, Batch):
         return split_job(root, owned, others, outlook, now, shape)
     policy, sites = outlook.policy, outlook.sites
@@ -93,12 +93,12 @@ def split_in(
 
 
 class Outlooks:
-    """One for each policy and way to divide, as long as the clusters stay as they are."""
+    """Caches one FilteredClusters per policy and way to divide, until the clusters change."""
 
     def __init__(self, sites: Mapping[str, Site]) -> None:
         self._sites = sites
         self._made: dict[tuple[int, bool, bool], tuple[Policy, Outlook]] = {}
-        """The policy is kept, so that its id stays its own."""
+        """The policy is kept, so that its id is not reused."""
 
     def clear(self) -> None:
         self._made.clear()
@@ -113,15 +113,17 @@ class Outlooks:
 
 
 def looks_at_room(split: Split, policy: Policy) -> bool:
-    """Whether more room in some cluster may change something: for replicas without a place or a node, and where the
-    cheapest clusters, or the first groups, are to be full."""
+    """Returns whether added capacity in some cluster may change something: for unassigned or unschedulable replicas,
+    and where the cheapest clusters, or the first overflow groups, are to be filled.
+    """
     crowded = any(CROWDED in (leaf["metadata"].get("annotations") or {}) for leaf in split.leaves)
     return bool(split.unplaced or crowded or policy.by == "Price" or policy.overflow)
 
 
 def policy_for(policy: Policy, root: Object, shape: Shape) -> Policy:
-    """Copies are in every cluster. What has ordinals does not leave a cluster only because nothing is heard of it: the
-    same pod would run twice."""
+    """Duplicated kinds are in every cluster. Kinds with ordinals do not leave a silent cluster: the same pod would run
+    twice.
+    """
     if not shape.divides:
         return replace(policy, duplicate=True)
     return policy if shape.first(root) is None else replace(policy, grace=NEVER)
@@ -141,13 +143,13 @@ def _survey(root: Object, owned: Iterable[Object], sites: Mapping[str, Site]) ->
 
 
 def _cluster_of(leaf: Object, root: Object, sites: Iterable[str]) -> str:
-    """By its name, where somebody changed its label."""
+    """Returns its cluster by its name, where somebody changed its label."""
     name = leaf["metadata"]["name"]
     return next((cluster for cluster in sites if leaf_name(root["metadata"]["name"], cluster) == name), "")
 
 
 def _part(leaf: Object, shape: Shape) -> Part:
-    """One that is being deleted runs nothing for long; it comes anew when it is gone."""
+    """A leaf that is being deleted soon runs nothing; it is created again when it is gone."""
     part = shape.part(leaf)
     return replace(part, available=0) if _is_going(leaf) else part
 
@@ -160,7 +162,7 @@ def _crowds(
     now: float,
     patience: float,
 ) -> dict[str, Crowding]:
-    """Of those where replicas are without a node, or were lately."""
+    """Returns the backoff of clusters with unschedulable replicas, now or recently."""
     found = {}
     for name, leaf in leaves.items():
         before, stuck = crowding_of(leaf), without_node(leaf)

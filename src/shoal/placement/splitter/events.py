@@ -1,4 +1,4 @@
-"""Events about Placements, from what the splitter says in their conditions, and about what it has placed."""
+"""Events about Placements, derived from their conditions, and about placed objects."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ABOUT = Telling(
 
 
 def placement_events(client: Client, clock: Clock) -> Transitions:
-    """`client` is of the hub's root."""
+    """Returns the event controller. `client` is for the hub's root."""
     source = Source(COMPONENT, f"{placement.GROUP}/{placement.VERSION}", placement.KIND)
     return Transitions("placement-events", client, clock, [(PLACEMENTS, source, ABOUT)])
 
@@ -35,7 +35,7 @@ def about(root: Object) -> Source:
 
 
 def placed(found: Split) -> str:
-    """What has changed, cluster by cluster; empty: nothing."""
+    """Returns the changes by cluster; empty if there are none."""
     said = [f"{_where(leaf)}{_many(leaf)}" for leaf in (*found.create, *found.update)]
     said += [f"gone from {_where(leaf)}" for leaf in found.delete if "deletionTimestamp" not in leaf["metadata"]]
     more = [f"and {len(said) - MOST_NAMED} more"] if len(said) > MOST_NAMED else []

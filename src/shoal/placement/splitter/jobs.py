@@ -1,8 +1,8 @@
-"""What has to be done to the leaves of a Job. Pure.
+"""Computes the changes to the leaves of a Job. Pure.
 
-A Job is divided once: its parallelism by the policy, its completions in proportion, and those do not change any more;
-no server would let them. What a lost cluster had not done is made anew elsewhere, as one more leaf; the leaf that was
-lost stays, with no pods, and what succeeded there counts. So each look finds what is missing by adding up.
+A Job is divided once: its parallelism by the policy, its completions in proportion. Completions do not change any more,
+because no server would allow it. What a lost cluster had not completed is created again elsewhere, as one more leaf.
+The lost leaf stays, without pods, and its successes count. So each reconcile finds what is missing by adding up.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from shoal.placement.target import ceiling, target
 Object = dict[str, Any]
 
 GIVEN_LABELS = frozenset({*NAME_LABELS, *UID_LABELS})
-"""A server gives these to the pods of a Job, from its name and uid."""
+"""A server sets these on the pods of a Job, from its name and uid."""
 NOT_DIVIDED = (
     "the pods of a Job with completionMode Indexed are told apart by their numbers, which are not divided; "
     "strategy Duplicate runs all of it in every cluster"
@@ -39,14 +39,14 @@ NOT_DIVIDED = (
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A leaf, there or to be made."""
+    """A leaf, existing or to be created."""
 
     cluster: str
     name: str
     completions: int | None
     leaf: Object | None = None
     lost: bool = False
-    """Nothing runs there any more, and what it has not done is another's."""
+    """Nothing runs there any more, and other leaves do what it has not completed."""
 
     @property
     def is_finished(self) -> bool:
@@ -64,7 +64,7 @@ class _Piece:
 def split_job(
     root: Object, owned: Iterable[Object], others: Container[str], outlook: Outlook, now: float, shape: Batch
 ) -> Split:
-    """`outlook` was made for the clusters and the policy. BadRequest where it is a Job that cannot be divided."""
+    """`filtered` was computed for the clusters and the policy. Raises BadRequest for a Job that cannot be divided."""
     if is_indexed(root) and not outlook.policy.duplicate:
         raise BadRequest(NOT_DIVIDED)
     pieces = _survey(root, owned, outlook, now, shape)
@@ -94,11 +94,11 @@ def split_job(
 
 
 def job_leaf_name(root: str, cluster: str, number: int = 1) -> str:
-    """The pods of a Job carry its name as a label, so it is no longer than one. A cluster may have several."""
+    """The pods of a Job carry its name as a label, which limits its length. A cluster may have several leaves."""
     return within(f"{root}--{cluster}" + (f"-{number}" if number > 1 else ""), LONGEST_LABEL)
 
 
-# --- what is there ---
+# --- existing leaves ---
 
 
 def _survey(root: Object, owned: Iterable[Object], outlook: Outlook, now: float, shape: Batch) -> list[_Piece]:
@@ -112,7 +112,7 @@ def _survey(root: Object, owned: Iterable[Object], outlook: Outlook, now: float,
 
 
 def _cluster_of(leaf: Object, root: Object, sites: Iterable[str], count: int) -> str:
-    """As its label says, or its name where somebody changed the label."""
+    """Returns the cluster of its label, or of its name where somebody changed the label."""
     name, labelled = leaf["metadata"]["name"], assigned_to(leaf)
     for cluster in (labelled, *sites):
         if any(job_leaf_name(root["metadata"]["name"], cluster, number) == name for number in range(1, count + 2)):
@@ -121,7 +121,7 @@ def _cluster_of(leaf: Object, root: Object, sites: Iterable[str], count: int) ->
 
 
 def _is_lost(leaf: Object, site: Site | None, outlook: Outlook, now: float, shape: Batch) -> bool:
-    """It stays lost when its cluster comes back: others do what it had to do."""
+    """It stays lost when its cluster comes back: other leaves do its work."""
     if AWAY in (leaf["metadata"].get("annotations") or {}) or site is None:
         return True
     if is_finished(leaf):
@@ -131,7 +131,7 @@ def _is_lost(leaf: Object, site: Site | None, outlook: Outlook, now: float, shap
 
 
 def _part(leaf: Object, shape: Batch) -> Part:
-    """One that waits for its turn is a part, too."""
+    """A leaf that waits for its turn counts as a share, too."""
     part = shape.part(leaf)
     return Part(max(part.replicas, 1), part.available)
 
@@ -147,13 +147,13 @@ def _later(pieces: Sequence[_Piece], outlook: Outlook, now: float, shape: Batch)
     return min((after for after in waking if after is not None), default=None)
 
 
-# --- what is missing ---
+# --- new leaves ---
 
 
 def _missing(
     root: Object, pieces: Sequence[_Piece], others: Container[str], outlook: Outlook, shape: Batch
 ) -> tuple[list[_Piece], int]:
-    """New ones for what nobody does, and how many pods at once have no place."""
+    """Returns new leaves for work that no leaf does, and how much parallelism has no cluster."""
     policy, completions = outlook.policy, shape.completions(root)
     using = chosen(outlook.open({}, outlook.refusals), policy, {})
     names = {piece.name for piece in pieces}
@@ -164,7 +164,7 @@ def _missing(
     left = _left(root, pieces, shape)
     workers = shape.parallelism(root)
     if completions:
-        # Of those that are made anew, in proportion.
+        # In proportion to the completions that are created again.
         workers = min(left, max(workers * left // completions, 1)) if workers else 0
     if completions == 0 and not pieces and using:
         return _named(root, {using[0].name: 0}, names, others), 0
@@ -181,7 +181,7 @@ def _missing(
 
 
 def _left(root: Object, pieces: Sequence[_Piece], shape: Batch) -> int:
-    """Completions that no leaf has to bring. Of a queue, the others do what a lost one has not done."""
+    """Returns the completions that no leaf covers. In a work queue the other leaves do what a lost one has not done."""
     completions = shape.completions(root)
     if completions is None:
         done = any(
@@ -202,12 +202,13 @@ def _named(root: Object, new: dict[str, int | None], names: Container[str], othe
     return found
 
 
-# --- how many pods at once ---
+# --- parallelism ---
 
 
 def _shares(root: Object, pieces: Sequence[_Piece], outlook: Outlook, shape: Batch) -> dict[str, int]:
-    """Of those that have something to do, all the root allows; when one is done, the others get what it had. Where one
-    has failed, the Job has, and nothing more is started."""
+    """Divides all of the root's parallelism among active leaves; when one finishes, the others get its share. If one
+    has failed, the Job has, and nothing more is started.
+    """
     running = [piece for piece in pieces if not piece.lost and not piece.is_finished]
     shares = {piece.name: _held(piece, shape) if piece.is_finished and not piece.lost else 0 for piece in pieces}
     if any(piece.has_failed for piece in pieces):
@@ -259,8 +260,7 @@ def _leaf(root: Object, piece: _Piece, parallelism: int, outlook: Outlook) -> Ob
 
 
 def _content(root: Object, piece: _Piece, parallelism: int) -> Object:
-    """When it is over is for the root to say, so a leaf is not removed by itself: its copy would be made, and run,
-    again."""
+    """The root decides its own lifetime, so a leaf has no TTL: it would be created, and run, again."""
     spec = {key: value for key, value in root["spec"].items() if key not in ("completions", "ttlSecondsAfterFinished")}
     spec["parallelism"] = parallelism
     if piece.completions is not None:
@@ -274,7 +274,7 @@ def _content(root: Object, piece: _Piece, parallelism: int) -> Object:
 
 
 def _given(spec: Object, root: Object, piece: _Piece) -> Object:
-    """What the leaf has from its server, and what no server lets anybody change."""
+    """Returns the fields that the leaf's server has set, and those that are immutable."""
     leaf: Object = piece.leaf or {}
     given = {"selector": leaf["spec"]["selector"]} if "selector" in leaf["spec"] else {}
     if _is_fixed(root, piece):
@@ -284,19 +284,19 @@ def _given(spec: Object, root: Object, piece: _Piece) -> Object:
 
 
 def _is_fixed(root: Object, piece: _Piece) -> bool:
-    """Whether its pods cannot be described anew: only those of a Job that is suspended can."""
+    """True if its pod template cannot be changed: only that of a suspended Job can."""
     return piece.leaf is not None and not (is_suspended(root) and is_suspended(piece.leaf))
 
 
 def _own(labels: dict[str, str], root: Object) -> dict[str, str]:
-    """Without those of the root's server."""
+    """Removes the labels of the root's server."""
     if root["spec"].get("manualSelector"):
         return labels
     return {key: value for key, value in labels.items() if key not in GIVEN_LABELS}
 
 
 def _labels(job: Object) -> dict[str, str]:
-    """Of its pods."""
+    """Returns the labels of its pods."""
     found: dict[str, str] = (job["spec"]["template"].get("metadata") or {}).get("labels") or {}
     return found
 

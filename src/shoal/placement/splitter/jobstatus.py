@@ -1,7 +1,7 @@
-"""The status of a Job, summed up from its leaves. Pure.
+"""Aggregates the status of a Job from its leaves. Pure.
 
-It is complete when all are, and has failed when one has: then the others are stopped first, because what is finished
-runs nothing. Counts of what ended never go down, whatever becomes of a leaf.
+It is complete when all leaves are, and has failed when one has: then the others are stopped first, because a finished
+Job runs nothing. Counts of finished pods never decrease, whatever happens to a leaf.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ Object = dict[str, Any]
 
 RUNNING, ENDED = ("active", "ready", "terminating"), ("succeeded", "failed")
 PLACED = "Placed"
-"""False as long as some of it has no place; absent otherwise."""
+"""False while some of it has no cluster; absent otherwise."""
 
 
 def job_status(root: Object, split: Split, registered: int, now: str) -> Object | None:
-    """None: it is finished, and stays as it is."""
+    """None: it is finished, and its status stays."""
     if is_finished(root):
         return None
     before: Object = root.get("status") or {}
@@ -68,7 +68,7 @@ def _sum(leaves: Any, name: str) -> int:
 
 
 def _suspended(root: Object, live: list[Object], before: Object, conditions: _Conditions) -> str:
-    """When it started; one that is suspended starts anew."""
+    """Returns the start time; a suspended Job starts anew."""
     if is_suspended(root) and live and all(condition_is(leaf, SUSPENDED) for leaf in live):
         conditions.say(SUSPENDED, "True", "JobSuspended", "Job suspended")
         return ""
@@ -79,7 +79,7 @@ def _suspended(root: Object, live: list[Object], before: Object, conditions: _Co
 
 
 def _failed(live: list[Object]) -> tuple[str, str] | None:
-    """Reason and message of the first leaf that has, or is certain to."""
+    """Returns reason and message of the first leaf that has failed, or is certain to."""
     for kind in (FAILED, FAILURE_TARGET):
         for leaf in live:
             said = get_condition(leaf, kind)

@@ -1,6 +1,6 @@
-"""What the hub serves that can be placed: a kind's place in the API, and how it is divided.
+"""Discovers the kinds of the hub that can be placed, and how each is divided.
 
-Asked of discovery, because kinds come and go as clusters teach them. Border: reads the API; decides nothing.
+Read from discovery, because kinds come and go as clusters are imported. Reads the API; decides nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Placeable:
 
 
 class NotPlaceable(Exception):
-    """Reason and message of a Placement that names such a kind."""
+    """Reason and message for a Placement that names such a kind."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -89,7 +89,7 @@ async def _in(client: Client, group_version: str, kind: str) -> Placeable | None
 
 
 async def _shape(client: Client, kind: Kind) -> Shape:
-    """Where a kind that was defined here keeps its replicas; those Kubernetes knows have them in one place."""
+    """Reads where a custom kind keeps its replicas; built-in kinds all use the same path."""
     try:
         definition = await client.get(DEFINITIONS, f"{kind.plural}.{kind.group}")
     except NotFound:

@@ -1,4 +1,4 @@
-"""What a look at a root comes to: the leaves to make, to put right and to remove. Pure."""
+"""Changes to the leaves of a root: create, update and delete. Pure."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ class Split:
     update: tuple[Object, ...] = ()
     delete: tuple[Object, ...] = ()
     absent: tuple[Object, ...] = ()
-    """Leaves of clusters nobody knows of: to be deleted once it is certain that there are none."""
+    """Leaves of unknown clusters: deleted once it is certain that the clusters do not exist."""
     leaves: tuple[Object, ...] = ()
-    """Those that stay, as they are found."""
+    """Leaves that stay, as they are now."""
     taken: tuple[str, ...] = ()
-    """Names of leaves that other objects have."""
+    """Leaf names that other objects have."""
     later: float | None = None
     """Seconds until time alone changes something."""
 
     expired: bool = False
-    """The root is over, and asked to be gone by now."""
+    """The root has finished, and its time to live is over."""
 
     @property
     def unplaced(self) -> int:
-        """Replicas for which no cluster is open."""
+        """Replicas for which there is no feasible cluster."""
         return self.placed.unplaced
 
     @property

@@ -1,4 +1,4 @@
-"""The status of a root, summed up from its leaves: a Deployment's with conditions, of others what they count. Pure."""
+"""Aggregates the status of a root from its leaves: with conditions for a Deployment, counts for other kinds. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Verdict = tuple[str, str, str]
 
 
 def root_status(root: Object, split: Split, registered: int, now: str) -> Object | None:
-    """None: the kind has no status that could be summed up."""
+    """None: the kind has no status to aggregate."""
     if root["kind"] == "Deployment" and root["apiVersion"] == "apps/v1":
         return summed(root, split, registered, now)
     if root["kind"] == "Job" and root["apiVersion"] == "batch/v1":
@@ -32,7 +32,7 @@ def root_status(root: Object, split: Split, registered: int, now: str) -> Object
 
 
 def _counts(status: Object) -> dict[str, int]:
-    """`readyReplicas`, `numberAvailable`, `desiredNumberScheduled`; not what tells of generations."""
+    """Counts such as `readyReplicas`, `numberAvailable`, `desiredNumberScheduled`; not generations."""
     return {
         name: value
         for name, value in status.items()
@@ -41,8 +41,9 @@ def _counts(status: Object) -> dict[str, int]:
 
 
 def summed(root: Object, split: Split, registered: int, now: str) -> Object:
-    """`registered` is how many workload Clusters there are. The root's generation counts as observed when all of its
-    leaves say what it asks for, and all their clusters have seen it."""
+    """`cluster_count` is the number of workload Clusters. The root's generation counts as observed when all of its
+    leaves are up to date, and all their clusters have observed them.
+    """
     before: Object = root.get("status") or {}
     statuses = [leaf.get("status") or {} for leaf in split.leaves]
     counts = {name: sum(status.get(name) or 0 for status in statuses) for name in COUNTS}
@@ -96,7 +97,7 @@ def _progress(root: Object, split: Split, registered: int) -> Verdict:
 
 
 def _worst(split: Split) -> Verdict | None:
-    """What a leaf says that does not go on, or does not know."""
+    """Returns the condition of a leaf that is not progressing, or unknown."""
     for status in ("False", "Unknown"):
         for leaf in split.leaves:
             said = get_condition(leaf, PROGRESSING)
@@ -106,7 +107,9 @@ def _worst(split: Split) -> Verdict | None:
 
 
 def _is_done(leaf: Object) -> bool:
-    """Whether what was asked for runs; a Deployment without a deadline does not say so, but shows it."""
+    """True if the requested replicas run; a Deployment without a deadline has no such reason, but its counts show
+    it.
+    """
     status = leaf.get("status") or {}
     counts = [status.get(name) or 0 for name in ("replicas", "updatedReplicas", "availableReplicas")]
     said = get_condition(leaf, PROGRESSING)

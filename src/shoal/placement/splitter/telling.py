@@ -1,4 +1,6 @@
-"""What a Placement says of itself: whether it can be followed, by how many, and who follows another. Pure."""
+"""Builds the status of a Placement: validity, number of placed objects, and objects that follow another Placement.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,12 @@ Object = dict[str, Any]
 Verdict = tuple[str, str, str]
 """Status, reason and message of a condition."""
 NAMED = 5
-"""Objects in a message at most."""
+"""The most objects that are named in a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """Of one root: the Placements that select it, the one that counts first, and what is wrong with following it."""
+    """The Placements that select one root, the applied one first, and why it cannot be applied."""
 
     names: tuple[str, ...] = ()
     problem: str = ""
@@ -32,7 +34,7 @@ class Following:
 
 
 def told(placement: Object, selected: Mapping[str, Following], wrong: Sequence[Exception], now: str) -> Object:
-    """The status. `selected` are the roots it selects, by a title such as `Deployment web`."""
+    """Returns the status. `selected` are the roots it selects, by a title such as `Deployment web`."""
     metadata = placement["metadata"]
     name, generation = metadata["name"], metadata.get("generation", 1)
     mine = {title: one for title, one in selected.items() if one.names[0] == name}

@@ -1,0 +1,1 @@
+"""Cloud provider on Cluster API: MachineDeployments as node groups, and standalone Machines from templates."""

@@ -1,6 +1,6 @@
-"""What is said of the nodes to come: by annotations in the words of the cluster autoscaler, and by templates. Pure.
+"""Announced properties of future nodes, from cluster-autoscaler's scale-from-zero annotations and from templates. Pure.
 
-An annotation wins over what the infrastructure template reports of itself (`status.capacity`, `status.nodeInfo`).
+An annotation wins over the status of the infrastructure template (`status.capacity`, `status.nodeInfo`).
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ MIN_SIZE = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size"
 CAPACITY = "capacity.cluster-autoscaler.kubernetes.io/"
 _RESOURCES = {"cpu": CPU, "memory": MEMORY, "maxPods": PODS, "ephemeral-disk": EPHEMERAL}
 _MOST_PODS = 110
-"""Where nothing is said: what a kubelet takes by default."""
+"""The kubelet's default, if nothing is announced."""
 _PER_CPU, _PER_GIGABYTE = 0.025, 0.001
 
 
 def capacity(annotations: Mapping[str, str], template: Object | None, given: object = None) -> Resources:
-    """Empty unless cpu and memory are known: without them nothing can be planned. `given` wins over both."""
+    """Empty unless cpu and memory are known, because nothing can be planned without them. `override` wins over both
+    sources.
+    """
     said = {resource: annotations.get(CAPACITY + name) for name, resource in _RESOURCES.items()}
     if annotations.get(f"{CAPACITY}gpu-type"):
         said[annotations[f"{CAPACITY}gpu-type"]] = annotations.get(f"{CAPACITY}gpu-count")
@@ -35,7 +37,7 @@ def capacity(annotations: Mapping[str, str], template: Object | None, given: obj
 
 
 def labels(annotations: Mapping[str, str], template: Object | None) -> dict[str, str]:
-    """Architecture and system as the template reports them, then all that is announced."""
+    """Architecture and operating system from the template, then the announced labels."""
     info = _status(template).get("nodeInfo") or {}
     reported = {ARCHITECTURE: info.get("architecture"), SYSTEM: info.get("operatingSystem")}
     found = {key: str(value) for key, value in reported.items() if value}
@@ -55,12 +57,12 @@ def taints(annotations: Mapping[str, str]) -> tuple[Object, ...]:
 
 
 def lasting(found: Iterable[Object]) -> tuple[Object, ...]:
-    """Taints of a starting node are nobody's obstacle."""
+    """Taints without those that are removed while a node starts."""
     return tuple(taint for taint in found if not is_ephemeral(taint))
 
 
 def price(*holders: Object | None) -> float | None:
-    """The first that names one: objects, or what has annotations as they have."""
+    """First price annotation among the holders, which are objects or templates with metadata."""
     for holder in holders:
         metadata = (holder or {}).get("metadata") or {}
         found = number((metadata.get("annotations") or {}).get(CURRENT_PRICE))
@@ -70,7 +72,7 @@ def price(*holders: Object | None) -> float | None:
 
 
 def number(said: object) -> float | None:
-    """A price: any number that is not negative."""
+    """A price: any finite number that is not negative."""
     if isinstance(said, bool) or not isinstance(said, str | int | float):
         return None
     try:
@@ -81,7 +83,7 @@ def number(said: object) -> float | None:
 
 
 def guess(has: Resources) -> float:
-    """At the price of what has none, so that a larger machine is a dearer one: that of the KWOK catalogue."""
+    """Estimated price from the size, with the rates of the KWOK catalogue, so that larger machines cost more."""
     return _PER_CPU * has.get(CPU, 0) / 1000 + _PER_GIGABYTE * has.get(MEMORY, 0) / 1e9
 
 

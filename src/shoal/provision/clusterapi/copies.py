@@ -1,6 +1,6 @@
-"""Copies of kinds that may be missing or closed to the provisioner: prices, templates.
+"""Informers of kinds that may not be served or not be readable: prices, templates.
 
-Others wait for the first list of them, but not for ever: what cannot be read is taken for not there, until it can.
+Others wait for the first list, but only for a limited time. An unreadable kind counts as empty until it can be read.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from shoal.objects.errors import NotFound, StatusError
 Object = dict[str, Any]
 GroupKind = tuple[str, str]
 Told = Callable[[str], None]
-"""Of a namespace in which something has changed; empty: everywhere."""
+"""Called with the namespace in which something changed; empty: all namespaces."""
 
 PATIENCE_SECONDS = 10.0
 
@@ -27,7 +27,7 @@ class Copy:
     def __init__(self, client: Client, kind: Kind, clock: Clock, told: Told, *, fields: str = "") -> None:
         self.kind, self._clock, self._told = kind, clock, told
         self.answered = False
-        """There is nothing to wait for any more."""
+        """True after the first list or the timeout: there is nothing to wait for."""
         self._reflector = Reflector(
             client,
             kind,
@@ -41,7 +41,7 @@ class Copy:
 
     @property
     def synced(self) -> bool:
-        """What is not in it does not exist."""
+        """True if an object missing here does not exist."""
         return self._reflector.synced
 
     def get(self, namespace: str, name: str) -> Object | None:
@@ -67,18 +67,18 @@ class Copy:
 
 
 class Templates:
-    """Infrastructure and bootstrap templates, of whatever kinds MachineDeployments and node classes name."""
+    """Infrastructure and bootstrap templates of all kinds that MachineDeployments and node classes reference."""
 
     def __init__(self, management: Client, clock: Clock, told: Told) -> None:
         self._management, self._clock, self._told = management, clock, told
         self._wanted: asyncio.Queue[GroupKind] = asyncio.Queue()
         self._copies: dict[GroupKind, Copy | None] = {}
-        """None: it is not known yet where such objects are."""
+        """None: the resource of the kind is not discovered yet."""
         self._missing: set[GroupKind] = set()
 
     @property
     def answered(self) -> bool:
-        """All that has been asked for is known, or known not to be had."""
+        """True if every requested kind is synced, timed out or not served."""
         return all(key in self._missing or (each and each.answered) for key, each in self._copies.items())
 
     def get(self, namespace: str, reference: Object) -> Object | None:
@@ -86,12 +86,12 @@ class Templates:
         return found.get(namespace, str(reference.get("name"))) if found is not None else None
 
     def knows(self, reference: Object) -> bool:
-        """Whether an object of that kind that `get` does not find does not exist."""
+        """True if an object of the kind that `get` does not find does not exist."""
         found = self._copy(reference)
         return found is not None and found.synced
 
     def _copy(self, reference: Object) -> Copy | None:
-        """From the first question on all of a kind are watched."""
+        """Starts to watch the kind on the first request."""
         key = str(reference.get("apiGroup") or ""), str(reference.get("kind") or "")
         if key not in self._copies and all(key):
             self._copies[key] = None
@@ -121,7 +121,7 @@ class Templates:
 
 
 async def kind_of(client: Client, group: str, kind: str, version: str = "") -> Kind | None:
-    """Where objects of a kind are served, in the version the server prefers or the one given; None: nowhere."""
+    """Discovers the resource of a kind in the preferred or given version; None if it is not served."""
     try:
         served = await client.read(f"/apis/{group}")
         preferred = (served.get("preferredVersion") or {}).get("version", "")

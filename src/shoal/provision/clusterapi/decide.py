@@ -1,7 +1,7 @@
-"""How many replicas a MachineDeployment should have, and which Machine is whose. Pure.
+"""Desired replicas of a MachineDeployment and assignment of its Machines to NodeClaims. Pure.
 
-Replicas are derived, never counted up and down: as many as NodeClaims live on the MachineDeployment. So a step that is
-repeated, or cut short and begun again, ends where it would have. Only marked Machines are ever scaled away.
+Replicas are derived, never incremented: as many as NodeClaims need. So a repeated or interrupted step converges to the
+same state. Only marked Machines are scaled away.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from shoal.provision.clusterapi.sellers import full_name, max_size, min_size
 Object = dict[str, Any]
 
 SPARE_SECONDS = 60.0
-"""How long a Machine that nobody claims is kept: another NodeClaim may take it."""
+"""Time that an unclaimed Machine is kept for another NodeClaim."""
 MARKED_SECONDS = 30.0
-"""How long a marked Machine waits for the replicas to go down before it is deleted by itself."""
+"""Time that a marked Machine waits for replicas to go down before it is deleted directly."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
     bind: tuple[tuple[Object, Object], ...] = ()
-    """Machine and the NodeClaim that gets it; one that has it already is told so again."""
+    """Machine and its NodeClaim. Includes pairs whose NodeClaim does not name the Machine yet."""
     mark: tuple[Object, ...] = ()
-    """Machines to be chosen when the replicas go down."""
+    """Machines to select for deletion when replicas go down."""
     orphans: tuple[Object, ...] = ()
-    """Those of `mark` whose NodeClaim was not found: to be asked for once more before they are marked."""
+    """Machines of `mark` whose NodeClaim was not found. The server must confirm it before they are marked."""
     delete: tuple[Object, ...] = ()
-    """Marked Machines that no shrinking will take: the replicas are as low as they may be, or cannot go down now."""
+    """Marked Machines that scaling down will not remove: replicas are at the minimum or cannot go down now."""
     refuse: tuple[Object, ...] = ()
-    """NodeClaims that would take the MachineDeployment above its largest size."""
+    """NodeClaims beyond the maximum size."""
     replicas: int | None = None
-    """None: as they are."""
+    """None: unchanged."""
     again: float | None = None
-    """Seconds until a Machine has been spare, or marked, for long enough."""
+    """Seconds until a Machine has been unclaimed, or marked, for long enough."""
 
 
 @dataclass(slots=True)
@@ -49,25 +49,24 @@ class _Sorted:
     settled: int = 0
     """NodeClaims that have a Machine."""
     staying: int = 0
-    """Machines that are not going."""
+    """Machines that are not being deleted."""
     told: list[tuple[Object, Object]] = field(default_factory=list)
     wanting: list[Object] = field(default_factory=list)
     free: list[Object] = field(default_factory=list)
     marked: list[Object] = field(default_factory=list)
     sets: set[str] = field(default_factory=set)
-    """The MachineSets of those that are not going."""
+    """MachineSets of the Machines that are not being deleted."""
     newest: str = ""
     orphans: list[Object] = field(default_factory=list)
 
 
 def settle(deployment: Object, machines: Iterable[Object], claims: Iterable[Object], now: float) -> Settlement:
-    """`claims`: those for which this MachineDeployment was chosen.
+    """`claims`: NodeClaims that chose this MachineDeployment.
 
-    Replicas go down only while no Machine is on its way, and only by as many Machines as are marked: one that came
-    unseen would be scaled away unmarked, or in the place of one that is needed. While a rollout leaves Machines in
-    several MachineSets they do not go down at all: it is the oldest set that would shrink, whoever is marked. Then
-    marked Machines are deleted by themselves, and what comes in their place serves the next NodeClaim or waits for the
-    end of the rollout.
+    Replicas go down only while no Machine is starting, and only by the number of marked Machines: an unseen new Machine
+    would be scaled away unmarked, or instead of a marked one. While a rollout leaves Machines in several MachineSets,
+    replicas do not go down at all, because the oldest MachineSet would shrink regardless of marks. Then marked Machines
+    are deleted directly, and their replacements serve the next NodeClaim or wait for the end of the rollout.
     """
     found = _sort(machines, claims)
     most, least = max_size(deployment), min_size(deployment)
@@ -109,7 +108,7 @@ def is_claimed_by(machine: Object, claim: Object) -> bool:
 
 
 def lives_on(claim: Object, machine: Object | None) -> bool:
-    """Whether the NodeClaim needs a Machine to be there: one of its own that stays, or one that is still to come."""
+    """True if the NodeClaim needs a Machine: one of its own that stays, or one still to come."""
     if machine is not None:
         return not is_going(machine) and not is_marked(machine)
     return not is_going(claim) and not annotation(claim, MACHINE)
@@ -146,8 +145,8 @@ def _sort(machines: Iterable[Object], claims: Iterable[Object]) -> _Sorted:
 
 
 def strays(machines: Iterable[Object], claims: Iterable[Object]) -> tuple[list[Object], list[Object]]:
-    """Of claimed Machines that no MachineDeployment which takes part has replicas for: those to be deleted, and those
-    to be deleted once their NodeClaim has been asked for. What nobody claimed is nobody's business here.
+    """Of claimed Machines without a member MachineDeployment: those to delete, and those to delete after the server
+    confirms that their NodeClaim is gone. Unclaimed Machines are ignored.
     """
     living = {claim["metadata"]["uid"] for claim in claims}
     owned = [each for each in machines if annotation(each, CLAIMED_BY) and not is_going(each)]
@@ -156,13 +155,13 @@ def strays(machines: Iterable[Object], claims: Iterable[Object]) -> tuple[list[O
 
 
 def _is_outdated(machine: Object, newest: str) -> bool:
-    """It would have to be replaced soon: by its own word, or else because it is not of the newest set."""
+    """True if the UpToDate condition is False, or is not set and the Machine is not of the newest MachineSet."""
     said = (get_condition(machine, "UpToDate") or {}).get("status")
     return said == "False" or (said != "True" and labels_of(machine).get(SET_NAME, "") != newest)
 
 
 def _marked_for(machine: Object, now: float) -> float:
-    """How long; for ever where the mark does not say since when."""
+    """Seconds since the mark. A mark without a time counts as expired."""
     since = parse_time(annotation(machine, DELETE_MACHINE))
     return now - since if since is not None else MARKED_SECONDS
 

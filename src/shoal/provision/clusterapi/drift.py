@@ -1,4 +1,4 @@
-"""Whether a Machine is still what would be bought now, and if not, why. Pure."""
+"""Drift of a Machine from its MachineDeployment or templates. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TEMPLATE_GONE, TEMPLATE_CHANGED = "MachineTemplateGone", "MachineTemplateChanged
 
 
 def of_deployment(machine: Object, deployment: Object | None, sets: Iterable[Object], node_class: Object | None) -> str:
-    """The reason, empty without one. `deployment`: None if it does not take part any more."""
+    """Returns the drift reason, or empty. `deployment`: None if it is no longer a member."""
     if deployment is None:
         return DEPLOYMENT_GONE
     if node_class is not None and not selected(deployment, node_class):
@@ -35,7 +35,7 @@ def of_deployment(machine: Object, deployment: Object | None, sets: Iterable[Obj
 
 
 def of_template(made_from: str, now: str | None) -> str:
-    """By the fingerprints of what it was made from and what it would be made from; None: the template is gone."""
+    """Compares the template hash of the Machine with the current one; None: the template was deleted."""
     if now is None:
         return TEMPLATE_GONE
     return TEMPLATE_CHANGED if made_from != now else ""

@@ -1,7 +1,7 @@
-"""Writes the Machines that are of no MachineDeployment, and what they refer to.
+"""Creates standalone Machines, without a MachineDeployment, and the objects they reference.
 
-Machine, bootstrap configuration, infrastructure, then the NodeClaim that names the Machine: cut off after any of these,
-the next try goes on from there. What is there already is left as it is.
+The order is Machine, bootstrap configuration, infrastructure, then the NodeClaim that names the Machine. After an
+interruption the next attempt continues from there. Existing objects are left unchanged.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class Making:
         self._kinds: dict[tuple[str, str], Kind] = {}
 
     def ask(self, node_class: Object) -> None:
-        """For the templates of a node class, so that they are known when they are needed."""
+        """Starts to watch the templates of a node class, so that they are cached when needed."""
         for entry in entries(node_class):
             for reference in (entry.get("infrastructureRef"), bootstrap_reference(entry)):
                 self._stock.templates.knows(reference or {})
 
     async def make(self, cluster: str, claim: Object, chosen: str) -> Object:
-        """The NodeClaim with its Machine; `chosen` is the name of the offering."""
+        """Returns the NodeClaim with its Machine. `offering`: name of the offering."""
         home, (entry, template, bootstrap) = self._home(cluster), self._sources(cluster, claim, chosen)
         wanted = machine_of(home, claim, entry, template, bootstrap)
         machine = await self._machine(wanted, claim)
@@ -48,7 +48,7 @@ class Making:
         return self._view.claims.learn(cluster, written)
 
     async def find(self, cluster: str, claim: Object) -> Object | None:
-        """The Machine that would have been made; None only if the server says so."""
+        """Returns the Machine that would have been created; None only if the server confirms that it does not exist."""
         home = self._home(cluster)
         try:
             found = await self._homes.management.get(MACHINES, machine_name(home, claim), home.namespace)
@@ -59,7 +59,9 @@ class Making:
         return found if self._stock.belongs(found, cluster, claim) else None
 
     def fingerprint(self, cluster: str, claim: Object, chosen: str) -> str | None:
-        """Of what its Machine would be made from now; None: there is nothing to make it from. NotYet: who knows."""
+        """Current template hash; None if the templates were deleted. Raises LaunchPending while the templates are
+        unknown.
+        """
         node_class = self._view.classes.get(cluster, class_ref(claim["spec"]).get("name", ""))
         entry = entry_of(node_class, chosen) if node_class is not None else None
         references = [entry["infrastructureRef"], bootstrap_reference(entry)] if entry is not None else []
@@ -78,7 +80,7 @@ class Making:
         return home
 
     def _sources(self, cluster: str, claim: Object, chosen: str) -> tuple[Object, Object, Object | None]:
-        """The machine template of the node class, that of the infrastructure, and that of the bootstrap."""
+        """Returns the machine template of the node class, the infrastructure template and the bootstrap template."""
         home = self._home(cluster)
         node_class = self._view.classes.get(cluster, class_ref(claim["spec"]).get("name", ""))
         entry = entry_of(node_class, chosen) if node_class is not None else None

@@ -1,4 +1,4 @@
-"""What sellers offer: instance types, and the cheapest offering that will do. Pure."""
+"""Instance types offered by node groups, and the cheapest matching offering. Pure."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Object = dict[str, Any]
 
 
 def instance_types(sellers: Iterable[Seller], claimed: Mapping[str, int]) -> list[InstanceType]:
-    """By name, each name once: sellers of one type are its offerings.
+    """Returns the types by name. Node groups of one type are its offerings.
 
-    `claimed`: how many NodeClaims each has already.
+    `claims_by_group`: number of NodeClaims that each group already has.
     """
     groups: dict[str, list[Seller]] = {}
     for seller in sellers:
@@ -27,7 +27,7 @@ def instance_types(sellers: Iterable[Seller], claimed: Mapping[str, int]) -> lis
 
 
 def offering(seller: Seller, claimed: int) -> Offering:
-    """What is paid for already is so for as many as it may have."""
+    """A reserved group is prepaid up to its maximum size."""
     room = None if seller.most is None else max(0, seller.most - claimed)
     reservation = seller.labels.get(RESERVATION_ID, "") if room is not None else ""
     return Offering(seller.name, seller.labels, seller.price, room, seller.taints, reservation, room or 0)
@@ -36,7 +36,7 @@ def offering(seller: Seller, claimed: int) -> Offering:
 def cheapest(
     types: Iterable[InstanceType], wanted: Requirements, needs: Resources, taints: Sequence[Object] = ()
 ) -> tuple[InstanceType, Offering] | None:
-    """Of all that have room and satisfy; ties by name. `taints`: those that the node may have."""
+    """Cheapest available matching offering; ties by name. `taints`: taints that the node may have."""
     fitting = [
         (offering.price, offering.name, kind, offering)
         for kind in types
@@ -54,12 +54,12 @@ def suits(kind: InstanceType, offering: Offering, wanted: Requirements, needs: R
 
 
 def _allowed(found: Iterable[Object], expected: Sequence[Object]) -> bool:
-    """Pods that were planned for a node without a taint may not tolerate it."""
+    """Pods planned for a node without a taint may not tolerate it."""
     return all(any(same(taint, each) for each in expected) for taint in found)
 
 
 def _merged(name: str, sellers: list[Seller], claimed: Mapping[str, int]) -> InstanceType:
-    """If they disagree on what such a machine has, nothing is planned that one of them could not hold."""
+    """If the groups announce different capacities, the minimum is used, so that no plan exceeds any of them."""
     offerings = [offering(each, claimed.get(each.name, 0)) for each in sellers]
     offerings.sort(key=lambda each: (each.price, each.name))
     common = set.intersection(*(set(each.capacity) for each in sellers))

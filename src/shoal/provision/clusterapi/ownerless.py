@@ -1,7 +1,7 @@
-"""Machines that are of no MachineDeployment: made for one NodeClaim from the templates its node class names. Pure.
+"""Builds standalone Machines for one NodeClaim from the templates of its node class. Pure.
 
-The Machine comes first and owns the rest, so that whatever was made of it goes with it. Its name follows from the
-NodeClaim: made again, it is found to be there.
+The Machine is created first and owns the other objects, so they are garbage collected with it. Its name is derived from
+the NodeClaim, so a repeated creation finds it.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from shoal.provision.homes import Home
 Object = dict[str, Any]
 
 BOOTSTRAP_SECRET = f"{CLASS_GROUP}/bootstrap-data-secret"
-"""On an infrastructure template: the Secret with the bootstrap data of Machines made from it."""
+"""Annotation of an infrastructure template: Secret with the bootstrap data of its Machines."""
 TEMPLATE_HASH = f"{CLASS_GROUP}/machine-template-hash"
-"""On a Machine: of all that it was made from."""
+"""Annotation of a Machine: hash of the templates it was created from."""
 _LONGEST = 63
 _REPLACED = ("version", "failureDomain")
-"""What of a machine template a Machine has itself; the rest is what nodes of it are said to be."""
+"""Fields of a machine template that are copied to the Machine; the rest only describes its nodes."""
 
 
 def machine_name(home: Home, claim: Object) -> str:
-    """The same for the same NodeClaim, another for one of the same name that comes after it."""
+    """Deterministic for a NodeClaim; differs for a later NodeClaim of the same name."""
     metadata = claim["metadata"]
     digest = hashlib.sha256(f"{home.name}/{metadata['name']}/{metadata['uid']}".encode()).hexdigest()[:8]
     named = f"{home.name}-{metadata['name']}".replace(".", "-")
@@ -61,7 +61,7 @@ def machine_of(home: Home, claim: Object, entry: Object, template: Object, boots
 
 
 def clone(template: Object, reference: Object, machine: Object) -> Object:
-    """What a Machine refers to; `reference`: to the template."""
+    """Object that a Machine references. `reference`: to the template."""
     body = (template.get("spec") or {}).get("template") or {}
     metadata, place = body.get("metadata") or {}, machine["metadata"]
     said = {
@@ -90,13 +90,13 @@ def cloned_reference(reference: Object, name: str) -> Object:
 
 
 def bootstrap_reference(entry: Object) -> Object | None:
-    """To a template of bootstrap configurations."""
+    """Reference to a template of bootstrap configurations."""
     found: Object | None = (entry.get("bootstrap") or {}).get("configRef")
     return found
 
 
 def fingerprint(entry: Object, template: Object, bootstrap: Object | None) -> str:
-    """Of what makes a machine outdated when it changes; labels, prices and sizes are only said of it."""
+    """Hash of the fields whose change makes a machine outdated. Labels, prices and sizes do not."""
     references = [entry.get("infrastructureRef"), bootstrap_reference(entry)]
     fields = {field: entry.get(field) for field in _REPLACED}
     bodies = [(each.get("spec") or {}).get("template") for each in (template, bootstrap or {})]

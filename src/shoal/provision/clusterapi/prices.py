@@ -1,7 +1,7 @@
-"""The price list: a ConfigMap with what instance types cost an hour, for those whose objects name no price. Pure.
+"""Price list: a ConfigMap with hourly prices of instance types, for objects without a price annotation. Pure.
 
-`prices.yaml` is a list of {instanceType, zone, capacityType, price}; a line without a zone or a capacity type holds
-for all of them, and the line that says most wins.
+`prices.yaml` is a list of {instanceType, zone, capacityType, price}. An entry without a zone or capacity type applies
+to all of them, and the most specific entry wins.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Line = tuple[str, str, str]
 class PriceList:
     lines: Mapping[Line, float] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
-    """What of it cannot be read, in sentences. The rest counts."""
+    """Errors of unreadable entries. The other entries apply."""
 
     def of(self, labels: Mapping[str, str]) -> float | None:
-        """For a node with these labels."""
+        """Price of a node with these labels."""
         kind, zone, capacity = (labels.get(key, "") for key in (INSTANCE_TYPE, ZONE, CAPACITY_TYPE))
         lines = ((kind, zone, capacity), (kind, zone, ""), (kind, "", capacity), (kind, "", ""))
         return next((self.lines[line] for line in lines if line in self.lines), None)

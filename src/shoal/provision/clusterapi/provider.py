@@ -1,8 +1,8 @@
-"""Machines of Cluster API for NodeClaims: `choose` where from, wait for a Machine or make one, let it go.
+"""Cloud provider on Cluster API: chooses a node group for a NodeClaim, waits for a Machine or creates one, deletes it.
 
-A NodeClaim names the MachineDeployment (or machine template) it is to come from before anything is scaled or made, a
-Machine its NodeClaim before the NodeClaim names the Machine: cut off at any point, `settling` finds out from these who
-belongs to whom.
+A NodeClaim names its MachineDeployment (or machine template) before anything is scaled or created. A Machine names its
+NodeClaim before the NodeClaim names the Machine. After an interruption at any point, `machine_assignment` derives
+ownership from these annotations.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ __all__ = ["DEPLOYMENTS", "MACHINES", "ClusterAPI"]
 Object = dict[str, Any]
 Sellers = list[Seller]
 Priced = Callable[[str, InstanceTypes, Object], InstanceTypes]
-"""Of a cluster, the types with the prices that hold for a NodeClaim."""
+"""Applies the NodeOverlays that hold for a NodeClaim to the types of a cluster."""
 
 _UNHEALTHY = (
     (READY, "False"),
@@ -68,22 +68,22 @@ _UNHEALTHY = (
     ("KernelDeadlock", "True"),
     ("ReadonlyFilesystem", "True"),
 )
-"""Conditions of a node that its machine does not get over; the last two are the node problem detector's."""
+"""Node conditions that a machine does not recover from. The last two are from the node problem detector."""
 UNHEALTHY_SECONDS = 600.0
 DRAINED = {capi.EXCLUDE_NODE_DRAINING: "", capi.EXCLUDE_VOLUME_DETACH: ""}
-"""On a Machine that is given back: its node has been emptied by the budgets of its pods, or is not waited for."""
+"""Annotations of a Machine to be deleted: its node is already drained, or is not waited for."""
 
 
 class ClusterAPI:
     name = "clusterapi"
 
     def __init__(self, homes: Homes, view: View, clock: Clock, priced: Priced | None = None) -> None:
-        """`priced` says what is to be paid where that is not what is announced."""
+        """`overlay_types` replaces announced prices by those of NodeOverlays."""
         self._homes, self._view, self._clock, self._priced = homes, view, clock, priced
         self.stock = Stock(homes, clock, self._repriced)
         self._making = Making(self.stock, homes, view)
         self.refused: dict[str, str] = {}
-        """By uid: NodeClaims that their MachineDeployment has no room for, and why."""
+        """By uid: NodeClaims that exceed the size of their MachineDeployment, and the message."""
         self._told: list[Told] = []
         view.classes.listen(lambda key, old, new: self._making.ask(new) if new is not None else None)
 
@@ -200,7 +200,7 @@ class ClusterAPI:
         return Instance("", best[1].labels, best[0].capacity, best[0].allocatable) if best is not None else None
 
     async def _machine(self, cluster: str, claim: Object) -> Object | None:
-        """None only if the server says so: what is not in the copy may not have arrived there yet."""
+        """Returns None only if the server confirms it: a missing Machine may not have reached the cache yet."""
         found = self.stock.machine_of(cluster, claim)
         if found is not None:
             return found
@@ -217,7 +217,7 @@ class ClusterAPI:
             return None
         if not self.stock.belongs(machine, cluster, claim):
             return None
-        self.stock.learn(machine)  # so that `get` knows it too: a launched NodeClaim without a machine is given up
+        self.stock.learn(machine)  # `get` must know it too: a launched NodeClaim without an instance is deleted
         return machine
 
     async def _launched(self, cluster: str, claim: Object) -> Instance:
@@ -256,7 +256,7 @@ class ClusterAPI:
         return cheapest(types if self._priced is None else self._priced(cluster, types, claim), *_wishes(claim))
 
     def _check_room(self, cluster: str, claim: Object, chosen: str) -> None:
-        """As many as chose it at once, only so many get a Machine: those that have one, then the oldest."""
+        """If more NodeClaims chose the template than its limit, those with a Machine win, then the oldest."""
         seller = self._seller(cluster, claim)
         if seller is None or seller.most is None:
             return
@@ -269,7 +269,7 @@ class ClusterAPI:
             raise InsufficientCapacity(f"machine template {chosen} has reached its limit of {seller.most}")
 
     def _seller(self, cluster: str, claim: Object) -> Seller | None:
-        """The one that was chosen for the NodeClaim; None: none, or it is not there any more."""
+        """Node group chosen for the NodeClaim; None if none was chosen or it no longer exists."""
         home, chosen = self._homes.of(cluster), _chosen(claim)
         if home is None or not chosen:
             return None
@@ -285,17 +285,17 @@ class ClusterAPI:
         return None if found is None or is_going(found) else found
 
     def _living(self, cluster: str) -> Iterable[Object]:
-        """NodeClaims that have or want a Machine."""
+        """NodeClaims that have or need a Machine."""
         claims = self._view.claims.of(cluster)
         return (claim for claim in claims if lives_on(claim, self.stock.machine_of(cluster, claim)))
 
     def _claimed(self, cluster: str, sellers: Sellers) -> Counter[str]:
-        """How many NodeClaims live on each seller, counted if any of them may have only so many."""
+        """Number of NodeClaims by node group; computed only if a group has a limit."""
         limited = any(seller.most is not None for seller in sellers)
         return Counter(_chosen(claim) for claim in self._living(cluster)) if limited else Counter()
 
     def _foreseen(self, cluster: str, types: InstanceTypes, claimed: Counter[str]) -> Counter[str]:
-        """Those that have chosen nothing yet counted with what they would."""
+        """Adds NodeClaims without a choice to the group they would choose."""
         found = Counter(claimed)
         for claim in self._living(cluster):
             best = cheapest(types, *_wishes(claim)) if not _chosen(claim) else None
@@ -310,7 +310,7 @@ class ClusterAPI:
                 self.tell(cluster)
 
     def _instance(self, cluster: str, machine: Object) -> Instance:
-        """What is known of it: of one that is odd, little."""
+        """Builds the Instance from what is known; a malformed Machine yields little."""
         claim = self._view.claims.get(cluster, annotation(machine, CLAIMED_BY))
         deployment = self.stock.deployment(deployment_name(machine))
         seller = self.stock.seller(deployment) if deployment is not None else None
@@ -331,7 +331,7 @@ class ClusterAPI:
 
 
 def _wishes(claim: Object) -> tuple[Requirements, Resources, Sequence[Object]]:
-    """What its node must be, what it must have, and the taints it may have."""
+    """Requirements, requests and allowed taints of a NodeClaim."""
     spec = claim["spec"]
     needs = amounts((spec.get("resources") or {}).get("requests"))
     taints = [*(spec.get("taints") or ()), *(spec.get("startupTaints") or ())]
@@ -339,7 +339,7 @@ def _wishes(claim: Object) -> tuple[Requirements, Resources, Sequence[Object]]:
 
 
 def _chosen(claim: Object) -> str:
-    """The name of the offering that was chosen for a NodeClaim."""
+    """Name of the offering chosen for a NodeClaim."""
     return annotation(claim, MACHINE_DEPLOYMENT) or annotation(claim, MACHINE_TEMPLATE)
 
 

@@ -1,7 +1,7 @@
-"""Who sells machines: MachineDeployments that take part, and the machine templates of a node class. Pure.
+"""Node groups: member MachineDeployments, and the machine templates of a node class. Pure.
 
-Both take part by the label of their management side (the MachineDeployment, or the infrastructure template): what a
-cluster says of itself opens nothing.
+Membership is a label on the management side (the MachineDeployment, or the infrastructure template): a workload cluster
+cannot grant it to itself.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ _LONGEST_LABEL = 63
 @dataclass(frozen=True, slots=True)
 class Seller:
     name: str
-    """namespace/name of a MachineDeployment, or that of `entry_name`: the name of the offering."""
+    """namespace/name of a MachineDeployment, or `template_offering_name`: the name of the offering."""
     labels: Mapping[str, str]
     capacity: Resources
     """Empty: unknown, and nothing can be bought."""
     price: float
     taints: tuple[Object, ...] = ()
     most: int | None = None
-    """How many Machines it may have; None: any number."""
+    """Maximum number of Machines; None: unlimited."""
 
 
 def of_deployment(deployment: Object, template: Object | None, prices: PriceList) -> Seller:
-    """`template`: of its infrastructure."""
+    """`template`: its infrastructure template."""
     annotations = capi.annotations_of(deployment)
     machine = _machine_template(deployment)
     has = announced.capacity(annotations, template)
@@ -87,7 +87,7 @@ def of_entry(node_class: Object, entry: Object, template: Object, prices: PriceL
 
 
 def takes_part(obj: Object) -> bool:
-    """A MachineDeployment, or a template."""
+    """True if a MachineDeployment or a template has the member label."""
     return KARPENTER_MEMBER in capi.labels_of(obj)
 
 
@@ -97,8 +97,9 @@ def is_open(deployment: Object) -> bool:
 
 
 def selected(deployment: Object, node_class: Object) -> bool:
-    """By the member label AND the class's selector; without one all that have the label, unless the class brings
-    templates of its own."""
+    """Requires the member label and the selector of the class. Without a selector all members match, unless the class
+    has machine templates.
+    """
     spec = node_class.get("spec") or {}
     selector = spec.get("scalableResourceSelector")
     if not selector:
@@ -107,7 +108,9 @@ def selected(deployment: Object, node_class: Object) -> bool:
 
 
 def usable(template: Object | None, cluster: str) -> bool:
-    """Whether Machines of the Cluster may be made from a template by itself: it takes part, for this one or for all."""
+    """True if standalone Machines of the Cluster may be created from the template: it is a member, for this Cluster or
+    for all.
+    """
     return template is not None and takes_part(template) and _for(template, cluster) and not is_going(template)
 
 
@@ -116,7 +119,7 @@ def _for(template: Object, cluster: str) -> bool:
 
 
 def entries(node_class: Object) -> list[Object]:
-    """The machine templates of a node class."""
+    """Machine templates of a node class."""
     return list((node_class.get("spec") or {}).get("machineTemplates") or ())
 
 
@@ -125,7 +128,7 @@ def entry_name(node_class: Object, entry: Object) -> str:
 
 
 def is_entry(name: str) -> bool:
-    """Of the name of an offering; those of MachineDeployments have one slash."""
+    """Distinguishes offering names: those of MachineDeployments have one slash."""
     return name.count("/") == 2
 
 
@@ -134,12 +137,14 @@ def entry_of(node_class: Object, name: str) -> Object | None:
 
 
 def infrastructure(deployment: Object) -> Object:
-    """The reference to its infrastructure template."""
+    """Reference to its infrastructure template."""
     return (_machine_template(deployment).get("spec") or {}).get("infrastructureRef") or {}
 
 
 def node_labels(deployment: Object, template: Object | None = None) -> dict[str, str]:
-    """What Cluster API puts on nodes from the MachineDeployment, then what is announced; the type's name always."""
+    """Labels that Cluster API sets on nodes of the MachineDeployment, then announced labels. The instance type is
+    always set.
+    """
     machine = _machine_template(deployment)
     said = (machine.get("metadata") or {}).get("labels") or {}
     found = capi.node_labels({key: value for key, value in said.items() if key != KARPENTER_MEMBER})
@@ -171,7 +176,7 @@ def full_name(obj: Object) -> str:
 
 
 def _machine_template(holder: Object) -> Object:
-    """Of a MachineDeployment, or of an infrastructure template."""
+    """Machine template of a MachineDeployment or of an infrastructure template."""
     found: Object = (holder.get("spec") or {}).get("template") or {}
     return found
 

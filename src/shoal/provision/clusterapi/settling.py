@@ -1,8 +1,8 @@
-"""The loop that gives every NodeClaim its Machine: one MachineDeployment at a time, all its NodeClaims at once.
+"""Assigns Machines to NodeClaims: one MachineDeployment at a time, with all its NodeClaims.
 
-Machines are marked before the replicas go down and bound after they went up; every write is a compare-and-swap with
-what was looked at. A conflict, or an end in the middle, means another look. Claimed Machines that no MachineDeployment
-of ours has end with their NodeClaim.
+Machines are marked before replicas go down and bound after they went up. Every write is a compare-and-swap. A conflict
+or an interruption leads to another reconcile. Claimed Machines without a member MachineDeployment are deleted with
+their NodeClaim.
 """
 
 from __future__ import annotations
@@ -37,13 +37,15 @@ Object = dict[str, Any]
 T = TypeVar("T")
 
 BATCH_SECONDS = 0.02
-"""NodeClaims that come within this time are settled by one write of the replicas."""
+"""NodeClaims that arrive within this time share one replica write."""
 TRIES = 5
 AT_ONCE = 32
 
 
 class Settling:
-    """Keys are MachineDeployments, as namespace/name; with no name, the Machines of the namespace that are of none."""
+    """Keys are MachineDeployments as namespace/name; with an empty name, the Machines of the namespace without a
+    MachineDeployment.
+    """
 
     def __init__(self, provider: ClusterAPI, homes: Homes, view: View, clock: Clock) -> None:
         self._provider, self._stock = provider, provider.stock
@@ -151,7 +153,7 @@ class Settling:
             )
 
     async def _scale(self, deployment: Object, replicas: int) -> None:
-        """From what was looked at and nothing else: a write of somebody else's status is no obstacle."""
+        """Tests only the previous replicas, so concurrent status writes cause no conflict."""
         metadata, path = deployment["metadata"], "/spec/replicas"
         steps = [
             {"op": "test", "path": path, "value": (deployment.get("spec") or {}).get("replicas")},
@@ -176,10 +178,12 @@ class Settling:
         try:
             self._view.claims.learn(cluster, await self._homes.client(cluster).merge(CLAIMS, name, patch))
         except NotFound:
-            return  # it went meanwhile: the Machine is an orphan now, and the next look finds it
+            return  # the NodeClaim was deleted meanwhile: the next reconcile finds the orphaned Machine
 
     async def _patch_machine(self, machine: Object, metadata: Object) -> None:
-        """Cluster API writes its Machines often while they start: what it wrote meanwhile is looked at and passed."""
+        """Retries on conflict, because Cluster API writes Machines often while they start. Gives up if the Machine is
+        deleted, marked or claimed by another NodeClaim.
+        """
         management, place = self._homes.management, machine["metadata"]
         for _ in range(TRIES):
             patch = {"metadata": {**metadata, "resourceVersion": machine["metadata"]["resourceVersion"]}}
@@ -196,7 +200,7 @@ class Settling:
         raise Later(f"Machine {full_name(machine)} is not what it was")
 
     async def _confirm(self, cluster: str, machine: Object) -> None:
-        """That the NodeClaim of a Machine is no more: told by the server, not concluded from a copy."""
+        """Confirms with the server, not the cache, that the NodeClaim of a Machine was deleted."""
         try:
             claim = await self._homes.client(cluster).get(CLAIMS, annotation(machine, CLAIMED_BY))
         except NotFound as error:
@@ -208,7 +212,7 @@ class Settling:
 
 
 async def _together(write: Callable[[T], Awaitable[None]], items: Iterable[T]) -> None:
-    """So many at once. Every one is tried; then the first failure is raised."""
+    """Runs the writes with limited parallelism. All are attempted; then the first failure is raised."""
     turns = asyncio.Semaphore(AT_ONCE)
 
     async def one(item: T) -> None:
@@ -222,12 +226,12 @@ async def _together(write: Callable[[T], Awaitable[None]], items: Iterable[T]) -
 
 
 def _offer(deployment: Object) -> object:
-    """What of a MachineDeployment matters to those who buy."""
+    """Fields of a MachineDeployment that affect its offering."""
     metadata = deployment["metadata"]
     chosen = (metadata.get("labels"), metadata.get("annotations"), is_going(deployment))
     return chosen, (deployment.get("spec") or {}).get("template")
 
 
 def _stand(claim: Object) -> object:
-    """What of a NodeClaim matters to its MachineDeployment."""
+    """Fields of a NodeClaim that affect its MachineDeployment."""
     return claim["metadata"]["uid"], annotation(claim, MACHINE), annotation(claim, MACHINE_DEPLOYMENT), is_going(claim)

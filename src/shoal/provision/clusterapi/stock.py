@@ -1,6 +1,6 @@
-"""What the provider knows of the management side: Machines, what they come from, and what they cost.
+"""Informers and indexes of the management side: Machines, MachineDeployments, templates and prices.
 
-Machines are found by what they say themselves. Only the API writes; what a write answered is put in at once.
+Machines are indexed by their own labels and annotations. Responses of writes are added at once.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ DEPLOYMENTS = Kind(capi.GROUP, capi.VERSION, "machinedeployments")
 SETS = Kind(capi.GROUP, capi.VERSION, "machinesets")
 CONFIG_MAPS = Kind("", "v1", "configmaps")
 AT_HOME = ""
-"""What the keys of the management side have for a logical cluster."""
+"""Logical cluster in the keys of the management side."""
 
 
 class Stock:
     def __init__(self, homes: Homes, clock: Clock, told: Told) -> None:
-        """`told` of a namespace whose templates or prices have changed."""
+        """`on_change` is called with a namespace whose templates or prices changed."""
         management, self._homes = homes.management, homes
         self.machines = Shelf(management, MACHINES, clock)
         self.deployments = Shelf(management, DEPLOYMENTS, clock, labels=capi.KARPENTER_MEMBER)
@@ -52,10 +52,10 @@ class Stock:
         self._prices = Copy(management, CONFIG_MAPS, clock, told, fields=f"metadata.name={NAME}")
         self._lists: dict[str, tuple[Object, PriceList]] = {}
         self._filed: dict[tuple[str, str], tuple[str, str]] = {}
-        """By namespace and name: under which MachineDeployment and which NodeClaim a Machine is found."""
+        """By namespace and name of a Machine: its MachineDeployment and the uid of its NodeClaim in the indexes."""
         self._of_deployment: dict[str, set[tuple[str, str]]] = {}
         self._of_claim: dict[str, tuple[str, str]] = {}
-        """By uid: the Machine that says it is the NodeClaim's."""
+        """By NodeClaim uid: the Machine that names it."""
         self.machines.listen(self._machine_changed)
         self.deployments.listen(self._deployment_changed)
         self.sources = [self.machines.run, self.deployments.run, self.sets.run, self.templates.run, self._prices.run]
@@ -66,7 +66,9 @@ class Stock:
         return all(each.synced for each in shelves) and self._prices.answered and self.templates.answered
 
     def machine_of(self, cluster: str, claim: Object) -> Object | None:
-        """By what the Machine says: a NodeClaim is its cluster's to write, and could name another's."""
+        """Trusts the Machine's annotation: a workload cluster writes its NodeClaims and could name a Machine of another
+        cluster.
+        """
         place = self._of_claim.get(claim["metadata"]["uid"])
         found = self.machines.get(AT_HOME, place[1], place[0]) if place is not None else None
         return found if found is not None and self.belongs(found, cluster, claim) else None
@@ -75,7 +77,7 @@ class Stock:
         return home_of(machine) == self._homes.of(cluster) and is_claimed_by(machine, claim)
 
     def claimed(self, home: Home) -> list[Object]:
-        """The Machines of a Cluster that NodeClaims have or had."""
+        """Machines of a Cluster that NodeClaims have or had."""
         places = self._of_claim.values()
         found = (
             self.machines.get(AT_HOME, name, namespace) for namespace, name in places if namespace == home.namespace
@@ -83,13 +85,15 @@ class Stock:
         return [machine for machine in found if machine is not None and home_of(machine) == home]
 
     def machines_of(self, deployment: str) -> list[Object]:
-        """Of a MachineDeployment, by namespace/name; without a name, those of the namespace that are of none."""
+        """Machines of a MachineDeployment, given as namespace/name; with an empty name, those of the namespace without
+        one.
+        """
         places = self._of_deployment.get(deployment, ())
         found = (self.machines.get(AT_HOME, name, namespace) for namespace, name in sorted(places))
         return [machine for machine in found if machine is not None]
 
     def deployment(self, name: str) -> Object | None:
-        """One that takes part, by namespace/name."""
+        """Member MachineDeployment by namespace/name."""
         namespace, _, own = name.partition("/")
         return self.deployments.get(AT_HOME, own, namespace)
 
@@ -99,11 +103,11 @@ class Stock:
         return [each for each in here if capi.labels_of(each).get(capi.DEPLOYMENT_NAME) == metadata["name"]]
 
     def members(self, home: Home) -> list[Object]:
-        """The MachineDeployments of a Cluster that take part."""
+        """Member MachineDeployments of a Cluster."""
         return [each for each in self.deployments.of(AT_HOME) if home_of(each) == home and takes_part(each)]
 
     def sellers(self, home: Home | None, node_class: Object) -> list[Seller]:
-        """All that can be bought from with the node class."""
+        """Node groups that the node class can buy from."""
         if home is None:
             return []
         members = [each for each in self.members(home) if is_open(each) and selected(each, node_class)]
@@ -117,12 +121,12 @@ class Stock:
         return of_deployment(deployment, template, self.prices(namespace))
 
     def entry(self, home: Home, node_class: Object, entry: Object) -> Seller | None:
-        """None: its template is not there, or does not take part."""
+        """None if its template is missing or not a member."""
         template = self.template(home, entry)
         return None if template is None else of_entry(node_class, entry, template, self.prices(home.namespace))
 
     def template(self, home: Home, entry: Object) -> Object | None:
-        """Of the infrastructure of a machine template of a node class, if Machines may be made from it."""
+        """Infrastructure template of a machine template, if Machines may be created from it."""
         found = self.templates.get(home.namespace, entry.get("infrastructureRef") or {})
         return found if usable(found, home.name) else None
 
@@ -139,10 +143,10 @@ class Stock:
 
     def _deployment_changed(self, key: Key, old: Object | None, new: Object | None) -> None:
         if new is not None:
-            self.templates.get(key[1], infrastructure(new))  # so that it is waited for
+            self.templates.get(key[1], infrastructure(new))  # starts the informer of the template
 
     def learn(self, machine: Object) -> None:
-        """What a write of a Machine answered."""
+        """Adds the response of a Machine write."""
         self.machines.learn(AT_HOME, machine)
         self._file((machine["metadata"]["namespace"], machine["metadata"]["name"]))
 
@@ -150,7 +154,7 @@ class Stock:
         self._file((key[1], key[2]))
 
     def _file(self, place: tuple[str, str]) -> None:
-        """By what the copy has of it now: events may be older than what a write has answered."""
+        """Indexes the cached version: an event may be older than an observed write."""
         deployment, owner = self._filed.pop(place, ("", ""))
         self._of_deployment.get(deployment, set()).discard(place)
         if self._of_claim.get(owner) == place:
@@ -165,10 +169,10 @@ class Stock:
 
 
 def deployment_name(machine: Object) -> str:
-    """namespace/name of the MachineDeployment it is of."""
+    """namespace/name of the Machine's MachineDeployment."""
     return f"{machine['metadata']['namespace']}/{capi.labels_of(machine).get(capi.DEPLOYMENT_NAME, '')}"
 
 
 def home_of(obj: Object) -> Home:
-    """Of a Machine or MachineDeployment."""
+    """Cluster API Cluster of a Machine or MachineDeployment."""
     return Home(obj["metadata"]["namespace"], capi.cluster_name(obj))

@@ -1,0 +1,1 @@
+"""Disruption: removes or replaces empty, drifted and underutilized nodes within NodePool budgets."""

@@ -1,4 +1,4 @@
-"""The policy Balanced: a move must save its share of what it disrupts. Pure."""
+"""Consolidation policy Balanced: the relative savings of a command must justify its relative disruption. Pure."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ THRESHOLD = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Of a NodePool."""
+    """Total cost and disruption of a NodePool."""
 
     cost: float
     disruption: float
 
 
 def totals(snapshot: Snapshot, found: Iterable[Candidate]) -> dict[str, Totals]:
-    """Nodes that are no candidates count among what would be disrupted too."""
+    """Disruption includes nodes that are not candidates."""
     costs: dict[str, float] = {}
     for each in found:
         costs[each.pool.name] = costs.get(each.pool.name, 0.0) + each.price
@@ -41,7 +41,7 @@ def score(savings: float, disruption: float, sums: Totals) -> float:
 
 
 def approved(command: Command, sums: Mapping[str, Totals]) -> bool:
-    """Every NodePool with the policy says yes; what is saved is shared out by what its nodes cost."""
+    """True if every NodePool with the policy approves. Savings are attributed by the cost of the pool's nodes."""
     by_pool: dict[str, list[Candidate]] = {}
     for each in command.candidates:
         by_pool.setdefault(each.pool.name, []).append(each)
@@ -56,7 +56,7 @@ def approved(command: Command, sums: Mapping[str, Totals]) -> bool:
 
 
 def can_pass(candidate: Candidate, sums: Mapping[str, Totals]) -> bool:
-    """Whether it would be enough if the node just went."""
+    """True if removing the node without a replacement would be approved."""
     known = sums.get(candidate.pool.name)
     if not _is_balanced(candidate) or known is None or known.cost <= 0:
         return True

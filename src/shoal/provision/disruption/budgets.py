@@ -1,4 +1,6 @@
-"""How many nodes of a NodePool may go now, for a reason: the tightest of its budgets that are in force. Pure."""
+"""Disruption budgets: how many nodes of a NodePool may be disrupted for a reason, by the tightest active budget.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,12 @@ UNBOUNDED = 2**31 - 1
 
 
 def budgets(snapshot: Snapshot) -> dict[str, dict[str, int]]:
-    """By reason and NodePool, how many may go."""
+    """Allowed disruptions by reason and NodePool."""
     return {reason: allowed(snapshot, reason) for reason in (EMPTY, DRIFTED, UNDERUTILIZED)}
 
 
 def allowed(snapshot: Snapshot, reason: str) -> dict[str, int]:
-    """By NodePool, how many more may go: nodes that are going or not ready were counted."""
+    """Allowed further disruptions by NodePool. Nodes being deleted or not ready are subtracted."""
     total: dict[str, int] = {}
     down: dict[str, int] = {}
     for each in snapshot.nodes:
@@ -43,7 +45,7 @@ def allowed(snapshot: Snapshot, reason: str) -> dict[str, int]:
 
 
 def allowed_by(pool: Object, total: int, reason: str, now: float) -> int:
-    """Of so many nodes. One budget that cannot be read allows nothing."""
+    """Limit for this many nodes. An unreadable budget allows nothing."""
     found = [
         _of(budget, total, now)
         for budget in disruption_of(pool).get("budgets", DEFAULT_BUDGETS)
@@ -58,7 +60,7 @@ def disruption_of(pool: Object) -> Mapping[str, Any]:
 
 
 def in_force(budget: Object, now: float) -> bool:
-    """Whether its schedule (UTC) fired within its duration. A ValueError says that it cannot be read."""
+    """True if its schedule (UTC) fired within its duration. Raises ValueError if it is unreadable."""
     if not budget.get("schedule") and not budget.get("duration"):
         return True
     duration = seconds(budget.get("duration"))

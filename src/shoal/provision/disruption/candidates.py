@@ -1,4 +1,4 @@
-"""Which nodes may go: bought, up, of a NodePool that is known, kept by nobody. Pure."""
+"""Disruption candidates: initialized nodes of a known NodePool that nothing blocks. Pure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ BLOCKED, UNCONSOLIDATABLE = "DisruptionBlocked", "Unconsolidatable"
 
 
 def candidates(snapshot: Snapshot, *, eventual: bool = False) -> tuple[list[Candidate], list[Note]]:
-    """With `eventual`, pods do not keep a node whose NodeClaim has a terminationGracePeriod: it ends anyway."""
+    """With `eventual`, pods do not block a node whose NodeClaim has a terminationGracePeriod, because it ends
+    anyway.
+    """
     pools, limits = snapshot.pools(), Limits(snapshot.pdbs)
     found, notes = [], []
     for each in snapshot.nodes:
@@ -76,7 +78,9 @@ def is_drifted(candidate: Candidate) -> bool:
 
 
 def may_be_consolidated(candidate: Candidate) -> tuple[bool, str]:
-    """And if it may not, why; nothing to say where another method has it, or where it only has to wait."""
+    """Returns True, or False and the reason. The reason is empty if another method handles the node or it only has to
+    wait.
+    """
     disruption = disruption_of(candidate.pool.pool)
     if candidate.type is None:
         return False, f'Instance Type "{candidate.standing.labels.get(INSTANCE_TYPE, "")}" not found'
@@ -93,7 +97,7 @@ def may_be_consolidated(candidate: Candidate) -> tuple[bool, str]:
 
 
 def within_budget(found: Iterable[Candidate], left: dict[str, int]) -> tuple[list[Candidate], bool]:
-    """As many of each NodePool, in order, as its budgets allow; and whether that left some out."""
+    """Candidates within the budget of their NodePool, in order, and whether some were left out."""
     left, kept, limited = dict(left), [], False
     for each in found:
         if left.get(each.pool.name, 0) < 1:
@@ -105,7 +109,7 @@ def within_budget(found: Iterable[Candidate], left: dict[str, int]) -> tuple[lis
 
 
 def cost_of(snapshot: Snapshot) -> float:
-    """Of the nodes that stay, an hour."""
+    """Hourly cost of the nodes that are not being disrupted."""
     pools = snapshot.pools()
     staying = (each for each in snapshot.nodes if not (each.busy or is_going(each.claim) or is_going(each.node)))
     found = ((each, pools.get(pool_of(each.claim))) for each in staying)
@@ -113,12 +117,12 @@ def cost_of(snapshot: Snapshot) -> float:
 
 
 def movable(snapshot: Snapshot) -> int:
-    """Pods that need a place, whichever nodes there are."""
+    """Number of pods that need a node."""
     return sum(is_reschedulable(pod) for each in snapshot.nodes for pod in each.pods)
 
 
 def pod_event_time(claim: Object) -> float:
-    """When a pod last came or went; before any did, when the node was ready for them."""
+    """Time of the last pod binding or removal; before any, the time of initialization."""
     status = claim.get("status") or {}
     said = parse_time(status.get("lastPodEventTime"))
     if said is not None:

@@ -1,6 +1,6 @@
-"""Which clusters have changed in a way that nodes may go because of it. What nodes and pods report all the time is not.
+"""Detects changes that may allow a disruption. Frequent status updates of nodes and pods are ignored.
 
-What was seen is kept here: others put what they wrote into the shared copies, and those then show no change.
+Fingerprints are kept here, because own writes observed by the shared informers would hide changes.
 """
 
 from __future__ import annotations

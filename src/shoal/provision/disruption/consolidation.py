@@ -1,4 +1,4 @@
-"""Fewer or cheaper nodes by Karpenter's rule: several into one at most, or one into one that costs less. Pure."""
+"""Karpenter's consolidation: several nodes into at most one, or one into a cheaper one. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Stop = Callable[[], bool]
 
 MOST_AT_ONCE = 100
 SPOT_TYPES = 15
-"""So many cheaper types there have to be to replace a spot node, and so many are asked for."""
+"""Minimum number of cheaper types to replace a spot node, and the number of types requested."""
 
 
 def never() -> bool:
@@ -37,7 +37,7 @@ def never() -> bool:
 
 
 def eligible(snapshot: Snapshot) -> tuple[list[Candidate], list[Note], dict[str, Totals]]:
-    """Those that may be consolidated, the most expensive for their disruption first."""
+    """Consolidatable candidates by descending price per disruption cost."""
     found, notes = candidates(snapshot)
     may = []
     for each in found:
@@ -50,7 +50,7 @@ def eligible(snapshot: Snapshot) -> tuple[list[Candidate], list[Note], dict[str,
 
 
 def multi(snapshot: Snapshot, settings: Settings, stop: Stop = never) -> Decision:
-    """The most of the first ones that go together: their pods fit elsewhere, or in one new node that costs less."""
+    """Largest prefix of the candidates, found by bisection, whose pods fit elsewhere or on one cheaper new node."""
     found, notes, sums = eligible(snapshot)
     found, limited = within_budget(found, allowed(snapshot, UNDERUTILIZED))
     best = None
@@ -66,7 +66,7 @@ def multi(snapshot: Snapshot, settings: Settings, stop: Stop = never) -> Decisio
 
 
 def single(snapshot: Snapshot, settings: Settings, stop: Stop = never) -> Decision:
-    """The first that its pods can leave for other nodes, or for one new one that costs less."""
+    """First candidate whose pods fit on other nodes or on one cheaper new node."""
     found, notes, sums = eligible(snapshot)
     left, limited = allowed(snapshot, UNDERUTILIZED), False
     for each in _interleaved(found):
@@ -96,7 +96,7 @@ def alone(snapshot: Snapshot, candidate: Candidate, settings: Settings) -> tuple
 def consolidated(
     snapshot: Snapshot, found: Sequence[Candidate], settings: Settings, method: str
 ) -> tuple[Command | None, str]:
-    """What lets all of them go; or why nothing does."""
+    """Returns the command that removes all of them, or None and the reason."""
     moved = move(snapshot, found)
     if moved.problem:
         return None, moved.problem
@@ -128,7 +128,9 @@ def _foreseen(command: Command, moved: Move, settings: Settings) -> tuple[Comman
 def _spot_to_spot(
     claim: NewClaim, command: Command, snapshot: Snapshot, settings: Settings
 ) -> tuple[NewClaim | None, str]:
-    """One that is sent the cheapest types only is not replaced again and again as prices between them change."""
+    """Only the cheapest types are requested, so that the node is not replaced again whenever prices among them
+    change.
+    """
     if not settings.spot_to_spot:
         return None, "SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node"
     pool = snapshot.pools()[claim.pool]
@@ -153,7 +155,7 @@ def _command(command: Command, claim: NewClaim) -> Command:
 
 
 def _interleaved(found: Sequence[Candidate]) -> list[Candidate]:
-    """The first of each NodePool, then the second of each: none waits for a large one."""
+    """Round robin over the NodePools, so that a large pool does not delay the others."""
     by_pool: dict[str, list[Candidate]] = {}
     for each in found:
         by_pool.setdefault(each.pool.name, []).append(each)

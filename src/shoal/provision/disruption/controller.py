@@ -1,8 +1,8 @@
-"""The loops that let nodes go: what is empty at once, what drifted or costs too much after a look at the whole cluster.
+"""Disruption controllers: empty nodes at once, drifted and underutilized nodes after an evaluation of the whole
+cluster.
 
-Keys are logical clusters. A look that takes a simulation runs in another process, and nothing waits for it. What would
-be cheaper is looked at twice, some time apart, before it is done. A cluster that was found in order is not looked at
-again until it changes.
+Keys are logical clusters. Evaluations that need a simulation run in the solver process. A consolidation is validated
+after a delay before it is executed. A consolidated cluster is not evaluated again until it changes.
 """
 
 from __future__ import annotations
@@ -33,47 +33,49 @@ log = logging.getLogger("shoal.provision")
 Object = dict[str, Any]
 
 IDLE_SECONDS = 0.05
-"""After a change, until what is empty is looked for."""
+"""Delay after a change before empty nodes are searched for."""
 QUIET_SECONDS = 1.0
-"""So long nothing should have changed before the whole cluster is looked at."""
+"""Time without a change before the whole cluster is evaluated."""
 LOOK_SECONDS = 10.0
-"""Between two looks at the whole cluster; and so long at most a change waits for one."""
+"""Interval between evaluations, and the maximum delay of an evaluation after a change."""
 VALIDATION_SECONDS = 15.0
-"""Between a decision to consolidate and the second look at it."""
+"""Delay between a consolidation decision and its validation."""
 SOON_SECONDS = 1.0
-"""While pods wait for a decision, or a budget is spent."""
+"""Requeue interval while pods wait for a plan or a budget is exhausted."""
 STALE_SECONDS = 300.0
-"""After that a cluster in order is looked at again: time alone may have changed something."""
+"""Resync interval of a consolidated cluster: time alone may have changed something."""
 SETTLING_SECONDS = 60.0
-"""So long at most what became of a command waits for its pods to be placed."""
+"""Maximum time that the savings check waits for pods to be bound."""
 SIMULATION_SECONDS = 40.0
 LOOKING = "shoal.provision.disruption.looking"
-"""What runs in another process; it is not loaded here, with all that it needs."""
+"""Module that runs in the solver process. It is not imported here, because of its dependencies."""
 
 
 @dataclass(slots=True)
 class _State:
-    """Of one cluster."""
+    """Bookkeeping of one cluster."""
 
     changed: float
-    """When something last did."""
+    """Time of the last change."""
     first: float
-    """When something first did since the cluster was looked at."""
+    """Time of the first change since the last evaluation."""
     seen: float = -1e18
-    """When the cluster that is in order was looked at."""
+    """Start of the last evaluation that found nothing to do."""
     looked: float = -1e18
     budgets: dict[str, dict[str, int]] | None = None
-    """What they allowed when one of them kept something from going: with others it is worth another look."""
+    """Allowed disruptions when a budget limited the last evaluation. A different value triggers a new one."""
     running: list[Running] = field(default_factory=list)
     pending: Command | None = None
     due: float = 0.0
-    """When the pending command is looked at again."""
+    """When the pending command is validated."""
     not_before: float = 0.0
     hopes: Hopes = field(default_factory=Hopes)
     settled: float = float("inf")
-    """When these are judged at the latest."""
+    """Latest time of the savings check."""
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Commands are begun and carried on by one loop at a time: each counts for the budgets of the next."""
+    """Commands are started and advanced by one controller at a time, because each counts for the budgets of the
+    next.
+    """
 
 
 class Disruption:
@@ -145,7 +147,7 @@ class Disruption:
         return LOOK_SECONDS if found.limited else None
 
     async def look(self, cluster: str) -> float | None:
-        """When to look at the cluster again."""
+        """Evaluates the cluster if it is due; returns the requeue interval."""
         if not self._view.synced:
             raise Later("not everything has been listed yet")
         state, now = self._states.get(cluster), self._clock.monotonic()
@@ -185,7 +187,7 @@ class Disruption:
             state.seen = began
             return LOOK_SECONDS if found.limited else STALE_SECONDS
         if found.command.reason == DRIFTED or self._validation <= 0:
-            state.looked = -1e18  # there may be more of it
+            state.looked = -1e18  # more nodes may have drifted
             async with state.turn:
                 await self._start(cluster, state, found.command)
             return SOON_SECONDS
@@ -194,8 +196,9 @@ class Disruption:
         return self._validation
 
     def _is_settling(self, cluster: str, state: _State) -> bool:
-        """What commands came to is seen when all pods are somewhere, and all that was bought for them is there. As
-        long as nothing had to be bought besides, another command need not wait for that."""
+        """True while the savings check waits for pods to be bound and new nodes to be initialized. A further command
+        need not wait as long as no unexpected NodeClaims were created.
+        """
         if not self._may_be_judged(cluster, state):
             return False
         now = self._clock.monotonic()
@@ -208,8 +211,7 @@ class Disruption:
         return not state.running or state.hopes.are_disturbed(self._claims(cluster))
 
     def _was_in_vain(self, cluster: str, state: _State, snapshot: Snapshot) -> bool:
-        """Pods are placed by others, who may need more nodes for them than the plan did: then it is not tried again
-        at once."""
+        """The scheduler may need more nodes than planned. Then the consolidation is not retried at once."""
         if not self._may_be_judged(cluster, state):
             return False
         state.settled = float("inf")
@@ -237,7 +239,7 @@ class Disruption:
         return SOON_SECONDS
 
     def _still_holds(self, cluster: str, state: _State, command: Command) -> bool:
-        """While it was worked out elsewhere, the cluster went on."""
+        """The cluster may have changed while the solver process worked."""
         snapshot = self._sight.light(cluster, self._standing(cluster, state), self._clock.now())
         names = {each.name for each in command.candidates}
         found = candidates(snapshot, eventual=command.reason == DRIFTED)[0]
@@ -245,7 +247,7 @@ class Disruption:
         return len(kept) == len(names)
 
     async def _start(self, cluster: str, state: _State, command: Command) -> bool:
-        """Whether it is under way."""
+        """Returns True if the command is in flight."""
         if not self._still_holds(cluster, state, command):
             return False
         try:
@@ -261,11 +263,11 @@ class Disruption:
             state.not_before = self._clock.monotonic() + LOOK_SECONDS
             return False
         except NotFound:
-            return False  # the cluster is gone
+            return False  # the cluster was deleted
         return True
 
     async def _simulated(self, function: str, *args: Any) -> Any:
-        """None: there is no answer."""
+        """Returns None if the solver process failed."""
         try:
             return await self._pool.call(f"{LOOKING}:{function}", *args, seconds=SIMULATION_SECONDS)
         except PoolFailed as error:

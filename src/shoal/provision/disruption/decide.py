@@ -1,4 +1,4 @@
-"""What goes next: empty nodes, else a drifted one, else what can be had for less; and whether it still holds. Pure."""
+"""Chooses the next disruption command (empty, drifted, underutilized) and validates a pending one. Pure."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ Filter = Callable[[Candidate], bool]
 
 
 def decide(snapshot: Snapshot, settings: Settings, stop: Stop = never) -> Decision:
-    """The first method that finds something is the only one that acts."""
+    """Only the first method that finds a command acts."""
     found = empty(snapshot)
     return found if found.command is not None else rest(snapshot, settings, stop)
 
 
 def rest(snapshot: Snapshot, settings: Settings, stop: Stop = never) -> Decision:
-    """Without those that are empty: what takes a simulation."""
+    """Methods that need a simulation; emptiness is left out."""
     limited, notes = False, dict[tuple[str, str], Note]()
     for method in (drifted, consolidation):
         found = method(snapshot, settings, stop)
@@ -55,7 +55,7 @@ def rest(snapshot: Snapshot, settings: Settings, stop: Stop = never) -> Decision
 
 
 def drifted(snapshot: Snapshot, settings: Settings | None = None, stop: Stop = never) -> Decision:
-    """One at a time, those without pods first, then by how long they have been: its replacements may be several."""
+    """One node at a time, nodes without pods first, then by time of drift. It may have several replacements."""
     found, notes = candidates(snapshot, eventual=True)
     notes = [note for note in notes if note.node in {each.name for each in snapshot.nodes if _drifts(each.claim)}]
     old = sorted(filter(is_drifted, found), key=lambda each: (bool(each.pods), _since(each), each.name))
@@ -76,7 +76,7 @@ def drifted(snapshot: Snapshot, settings: Settings | None = None, stop: Stop = n
 
 
 def consolidation(snapshot: Snapshot, settings: Settings, stop: Stop = never) -> Decision:
-    """By the rule; or with the solver, which keeps the rule's answer unless it has a better one."""
+    """Karpenter's consolidation, or the solver's if it is better."""
     found = multi(snapshot, settings, stop)
     if settings.planner != KARPENTER:
         found = repack(snapshot, settings, found, stop)
@@ -84,7 +84,7 @@ def consolidation(snapshot: Snapshot, settings: Settings, stop: Stop = never) ->
 
 
 def validate(snapshot: Snapshot, command: Command, settings: Settings) -> tuple[Command | None, str]:
-    """The command as it is to be carried out now; or why it is not: churn, budget, or scheduling."""
+    """Returns the revised command, or None and the reason: churn, budget or scheduling."""
     keep: Filter = may_go_empty if command.reason == EMPTY else lambda each: may_be_consolidated(each)[0]
     names = {each.name for each in command.candidates}
     found = [each for each in candidates(snapshot)[0] if each.name in names and keep(each)]

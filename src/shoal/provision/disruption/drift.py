@@ -1,4 +1,4 @@
-"""Whether a node is still what its NodePool would buy, and the conditions of a NodeClaim that tell. Pure."""
+"""Drift of a node from its NodePool, and the disruption conditions of NodeClaims. Pure."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ Object = dict[str, Any]
 
 POOL_DRIFTED, REQUIREMENTS_DRIFTED, TYPE_NOT_FOUND = "NodePoolDrifted", "RequirementsDrifted", "InstanceTypeNotFound"
 TYPE_SECONDS = 3600.0
-"""A node that is younger has its type from a list that was true then."""
+"""Age from which the instance type is checked: a younger node was launched from a current list."""
 
 
 def drift_of(pool: Object, claim: Object, types: Sequence[InstanceType], now: float) -> str:
-    """Why the node is not what would be bought now; empty: it is, as far as its NodePool and its type say."""
+    """Drift reason by NodePool and type; empty if there is none."""
     known = annotation(claim, POOL_HASH_VERSION) == HASH_VERSION
     if known and annotation(claim, POOL_HASH) not in ("", pool_hash(pool)):
         return POOL_DRIFTED
@@ -52,7 +52,7 @@ def drift_of(pool: Object, claim: Object, types: Sequence[InstanceType], now: fl
 
 
 def is_settled(claim: Object, now: float) -> bool:
-    """Whether it is old enough to ask for its type."""
+    """True if the NodeClaim is old enough for the type check."""
     return now - (parse_time(claim["metadata"].get("creationTimestamp")) or now) > TYPE_SECONDS
 
 
@@ -63,7 +63,7 @@ def with_drift(claim: Object, reason: str, now: float) -> Object:
 
 
 def with_consolidatable(claim: Object, pool: Object, event: float, now: float) -> Object:
-    """`event`: when a pod last came to the node or went, or when it became ready for them."""
+    """`last_pod_event`: time of the last pod binding or removal, or of initialization."""
     after = consolidate_after(pool)
     if after is None or not condition_is(claim, INITIALIZED) or now < event + after:
         return remove_condition(claim, CONSOLIDATABLE)
@@ -71,12 +71,12 @@ def with_consolidatable(claim: Object, pool: Object, event: float, now: float) -
 
 
 def consolidate_after(pool: Object) -> float | None:
-    """Seconds without a change before a node may go; None: it never does."""
+    """Seconds without a pod event before a node may be consolidated; None: never."""
     return seconds(disruption_of(pool).get("consolidateAfter", "0s"))
 
 
 def _requirements(claim: Object) -> Requirements:
-    """What the node is: its labels, and where it has none, what it was asked to be."""
+    """Labels of the node, completed by the requirements of the NodeClaim."""
     labels = from_labels(claim["metadata"].get("labels"))
     return from_expressions(claim["spec"].get("requirements")).without(*labels).union(labels)
 
@@ -84,7 +84,7 @@ def _requirements(claim: Object) -> Requirements:
 def _offered(labels: dict[str, str], types: Sequence[InstanceType]) -> bool:
     kind = next((each for each in types if each.name == labels.get(INSTANCE_TYPE)), None)
     capacity = labels.get(CAPACITY_TYPE)
-    # What was reserved may have become on-demand without anybody telling the label.
+    # A reserved instance may have become on-demand without a label change.
     sorts = (RESERVED, ON_DEMAND) if capacity == RESERVED else (capacity,)
     return kind is not None and any(
         each.labels.get(CAPACITY_TYPE, capacity) in sorts and each.labels.get(ZONE, "") == labels.get(ZONE, "")

@@ -1,4 +1,4 @@
-"""Which nodes are there for nothing. Pure, and quickly decided: nothing has to be simulated."""
+"""Emptiness: nodes without reschedulable pods. Pure and fast, because nothing is simulated."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from shoal.provision.disruption.model import EMPTY, Command, Decision, Snapshot
 
 
 def empty(snapshot: Snapshot) -> Decision:
-    """All that are, as far as budgets go."""
+    """All empty candidates within the budgets."""
     found, _ = candidates(snapshot)
     bare = sorted((each for each in found if may_go_empty(each)), key=lambda each: (-each.ratio, each.name))
     kept, limited = within_budget(bare, allowed(snapshot, EMPTY))

@@ -1,4 +1,6 @@
-"""Which pods stand in the way of a node's end, which need another place then, and what it costs to move them. Pure."""
+"""Evictability of pods: what blocks a node's disruption, which pods must be rescheduled, and the eviction cost.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
 
 class Limits:
-    """The PodDisruptionBudgets of a cluster."""
+    """PodDisruptionBudgets of a cluster."""
 
     def __init__(self, pdbs: Iterable[Object]) -> None:
         self._by_namespace: dict[str, list[tuple[LabelSelector, Object]]] = {}
@@ -32,7 +34,7 @@ class Limits:
             self._by_namespace.setdefault(pdb["metadata"].get("namespace", ""), []).append((selector, pdb))
 
     def blocked(self, pod: Object, now: float) -> str:
-        """Why it cannot be evicted now; empty: it can, or it need not be."""
+        """Why the pod cannot be evicted now; empty if it can or need not be."""
         found = self._of(pod, now)
         names = ", ".join(_key(each) for each in found)
         if len(found) > 1:
@@ -44,7 +46,7 @@ class Limits:
         return ""
 
     def fully_blocked(self, pod: Object, now: float) -> bool:
-        """Whether no time will come when it can be evicted."""
+        """True if the pod can never be evicted."""
         found = self._of(pod, now)
         if len(found) == 1 and _lets_unhealthy_go(found[0], pod):
             return False
@@ -63,7 +65,9 @@ def is_active(pod: Object) -> bool:
 
 
 def is_reschedulable(pod: Object) -> bool:
-    """It needs another place when its node goes. That of a StatefulSet comes again only after it is gone."""
+    """True if the pod needs another node. A deleted StatefulSet pod counts, because it is recreated only after it is
+    gone.
+    """
     if is_of_the_node(pod):
         return False
     if is_active(pod):
@@ -80,7 +84,7 @@ def is_evictable(pod: Object, now: float) -> bool:
 
 
 def is_kept(pod: Object, now: float) -> bool:
-    """Whether its owner does not want it disrupted: ever, or for so long since it started."""
+    """True if do-not-disrupt is set: always, or for a duration since the start."""
     said = annotation(pod, DO_NOT_DISRUPT)
     if said == "true":
         return True
@@ -92,7 +96,7 @@ def is_kept(pod: Object, now: float) -> bool:
 
 
 def problem(pods: Sequence[Object], limits: Limits, now: float) -> str:
-    """Why a node with these pods cannot go; empty: it can. DaemonSets' pods and static ones have a say too."""
+    """Why a node with these pods cannot be disrupted; empty if it can. DaemonSet and static pods count too."""
     for pod in pods:
         if is_active(pod) and is_kept(pod, now):
             return f'pod has "{DO_NOT_DISRUPT}" annotation (Pod={_key(pod)})'
@@ -100,7 +104,7 @@ def problem(pods: Sequence[Object], limits: Limits, now: float) -> str:
 
 
 def cost(pod: Object) -> float:
-    """Of an eviction; 1 for a pod that says nothing of its importance."""
+    """Eviction cost; 1 without deletion cost or priority."""
     found = 1.0
     with suppress(ValueError):
         found += float(annotation(pod, DELETION_COST) or 0) / 2**27

@@ -1,8 +1,8 @@
-"""A few nodes for a few others, tried one by one: which new ones, and how many, is found by what the scheduler would
-make of them, not by what would fit if pods could be put where one likes. Pure.
+"""Replacement search: replaces a few nodes by a few others, tried one combination at a time against the scheduler
+model. Pure.
 
-The solver packs tightly; where the scheduler does not, a little more room somewhere else is the cheaper answer. Few
-nodes and few kinds of them are tried, and only for pods that any node of theirs will do for.
+The solver packs tightly. Where kube-scheduler does not, slightly larger nodes are cheaper in the end. Only few nodes
+and few kinds are tried, and only for pods that any of them can hold.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from shoal.provision.simulation.rule import simulate
 Object = dict[str, Any]
 
 NODES = 3
-"""That come in place of others."""
+"""Maximum new nodes."""
 KINDS = 12
-"""Of nodes that are tried: the best for these pods."""
+"""Maximum node kinds tried; the best for these pods."""
 TRIES = 60
-"""Ways that could do, for one set of nodes."""
+"""Maximum feasible combinations tried for one set of nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
     price: float
-    """At worst."""
+    """Worst price."""
     type: InstanceType
     room: Room
-    """As a node of it would be."""
+    """Empty node of this kind."""
 
 
 def exchanged(moved: Move, some: Sequence[Candidate], settings: Settings) -> Plan | None:
-    """The cheapest way to let these nodes go that the scheduler finds too; None: none saves enough."""
+    """Cheapest combination that the scheduler model can fill completely; None if none saves enough."""
     question, pool, pods = moved.question, some[0].pool, _planned(moved.plan)
     if len(pods) != sum(len(each.pods) for each in some) or any(each.pool.name != pool.name for each in some):
         return None
@@ -69,7 +69,7 @@ def _could_do(way: Iterable[_Kind], lacking: Resources) -> bool:
 
 
 def _kinds(question: Question, pool: Pool, pods: Sequence[Object]) -> list[_Kind]:
-    """Those that the rule would buy for one of the pods; the best for all of them together first."""
+    """Kinds that the simulation would buy for one of the pods, best for all of them first."""
     found: dict[str, _Kind] = {}
     for pod in _unlike(pods):
         for claim in simulate(replace(question, pods=[pod], places=(), promised={})).claims:
@@ -88,12 +88,12 @@ def _kinds(question: Question, pool: Pool, pods: Sequence[Object]) -> list[_Kind
 
 
 def _is_rare(offering: Offering) -> bool:
-    """There may be fewer than would be asked for."""
+    """Fewer may be available than requested."""
     return bool(offering.reservation) or (offering.room is not None and offering.room < NODES)
 
 
 def _undominated(kinds: Sequence[_Kind], asked: Collection[str]) -> Iterator[_Kind]:
-    """Without those that another one beats in every way."""
+    """Kinds that no other kind beats in price and resources."""
 
     def beats(one: _Kind, other: _Kind) -> bool:
         mine, its = one.room.free, other.room.free
@@ -113,8 +113,9 @@ def _unlike(pods: Iterable[Object]) -> list[Object]:
 
 
 def _ways(kinds: Sequence[_Kind], most: float) -> list[tuple[_Kind, ...]]:
-    """Some nodes that together cost less than that, the cheapest first; with none of them at all pods may fit too. Of
-    two at one price, the one with fewer nodes: what is left free is in one piece then."""
+    """Combinations below the cost limit, cheapest first, including the empty one. At equal price fewer nodes come
+    first, because free resources are then in one piece.
+    """
     found = (way for count in range(NODES + 1) for way in itertools.combinations_with_replacement(kinds, count))
     costs = ((round(sum(kind.price for kind in way), 9), len(way), way) for way in found)
     affordable = (each for each in costs if each[0] < most)
@@ -122,7 +123,7 @@ def _ways(kinds: Sequence[_Kind], most: float) -> list[tuple[_Kind, ...]]:
 
 
 def _plan(question: Question, pods: Iterable[Object], went: Mapping[str, str], way: Sequence[_Kind]) -> Plan | None:
-    """Each node is asked for with the pods that it would get; None: the rule wants something else for them."""
+    """Simulates each new node with the pods that it would get; None if the simulation needs something else."""
     by_place: dict[str, list[Object]] = {}
     for pod in pods:
         by_place.setdefault(went[pod["metadata"]["uid"]], []).append(pod)
@@ -138,7 +139,7 @@ def _plan(question: Question, pods: Iterable[Object], went: Mapping[str, str], w
 
 
 def _as_large(claim: NewClaim, question: Question, kind: _Kind) -> NewClaim | None:
-    """With no type that has less of anything: pods would go elsewhere then."""
+    """Restricts the claim to types with at least these resources; otherwise pods would be placed elsewhere."""
     pool = next(pool for pool in question.pools if pool.name == claim.pool)
     found = [each for each in priced(claim, pool) if fits(kind.type.allocatable, each.kind.allocatable)]
     return with_types(claim, found) if found else None

@@ -1,7 +1,7 @@
-"""A command carried out: no more pods on the nodes that go, their replacements first, then they are let go.
+"""Executes disruption commands: taints the candidates, waits for their replacements, then deletes them.
 
-What is under way is remembered here only. After a restart, a node that was marked and not let go is unmarked; should
-its replacements come all the same, they are empty and go again.
+Commands in flight are kept in memory only. After a restart, a node that was marked but not deleted is unmarked. If its
+replacements still arrive, they are empty and removed again.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from shoal.runtime.recorder import NORMAL, WARNING, Recorder
 Object = dict[str, Any]
 
 LAUNCH_SECONDS = 600.0
-"""Replacements that are not ready by then are not waited for."""
+"""Maximum time to wait for replacements."""
 TRIES = 5
 
 
 Promise = Callable[[str, Mapping[str, str]], None]
-"""Told where pods of a cluster go, by uid."""
+"""Called with a cluster and the expected nodes of pods by uid."""
 
 
 class Failed(Exception):
-    """The command cannot be carried out; what was done for it is taken back."""
+    """The command cannot be executed; it is rolled back."""
 
 
 @dataclass(slots=True)
@@ -47,10 +47,10 @@ class Running:
     command: Command
     began: float
     waiting: set[str] = field(default_factory=set)
-    """Replacements that are not ready yet."""
+    """Replacements that are not initialized yet."""
     told: set[str] = field(default_factory=set)
     going: bool = False
-    """The nodes were let go."""
+    """The candidates were deleted."""
 
     def claims(self) -> set[str]:
         return {each.claim for each in self.command.candidates}
@@ -59,7 +59,7 @@ class Running:
         return {claim.name for claim in self.command.replacements}
 
     def places(self, candidate: Candidate) -> dict[str, str]:
-        """Where its pods go, by uid."""
+        """Expected nodes of the candidate's pods, by uid."""
         known = self.command.places
         return {uid: known[uid] for uid in _uids(candidate) if uid in known}
 
@@ -70,7 +70,7 @@ class Execution:
         self._promise = promise
 
     async def start(self, cluster: str, command: Command) -> Running | None:
-        """None: nothing was to be done any more."""
+        """Returns None if there was nothing left to do."""
         marked: list[Candidate] = []
         try:
             for each in command.candidates:
@@ -90,14 +90,14 @@ class Execution:
         return running
 
     async def advance(self, running: Running) -> bool:
-        """Whether it is over: the nodes are gone. Failed: they stay."""
+        """Returns True when the candidates are gone. Raises CommandFailed if they must stay."""
         if not running.going:
             self._wait(running)
             if running.waiting:
                 return False
             for each in running.command.candidates:
                 await self._let_go(running, each)
-                # From now on others plan for its pods too: they are not to buy what is there already.
+                # From now on the provisioner plans for these pods too: it must not buy a second replacement.
                 self._promise(running.cluster, running.places(each))
             running.going = True
         here = (self._view.claims.get(running.cluster, name) for name in running.claims())
@@ -110,7 +110,7 @@ class Execution:
         await self._unmark(running.cluster, running.command.candidates)
 
     async def clean(self, cluster: str, busy: Iterable[str]) -> None:
-        """Marks that nobody stands for any more are taken off: `busy` are NodeClaims of commands under way."""
+        """Removes marks without a command. `disrupting`: NodeClaims of commands in flight."""
         under_way = set(busy)
         for claim in self._view.claims.of(cluster):
             if claim["metadata"]["name"] in under_way or is_going(claim):
@@ -138,7 +138,7 @@ class Execution:
             raise Failed("command reached timeout")
 
     async def _mark(self, cluster: str, candidate: Candidate, command: Command) -> bool:
-        """Whether it may go: it is not written to where it may not."""
+        """Returns True if the node may be disrupted; one that may not is left unmarked."""
         client, reason = self._homes.client(cluster), command.reason
         try:
             node = await self._taint(cluster, candidate.name, _with_mark)
@@ -166,7 +166,7 @@ class Execution:
         try:
             made = await client.create(CLAIMS, node_claim(pool, wanted))
         except AlreadyExists:
-            made = await client.get(CLAIMS, wanted.name)  # made by an earlier try that was cut short
+            made = await client.get(CLAIMS, wanted.name)  # created by an earlier, interrupted attempt
             if is_going(made):
                 raise Failed(f"replacement {wanted.name} is still going from an earlier try") from None
         self._view.claims.learn(cluster, made)
@@ -247,5 +247,5 @@ def _is_marked(node: Object | None) -> bool:
 
 
 def _uids(candidate: Candidate) -> set[str]:
-    """Pods that were there and are not worth keeping the node for."""
+    """Uids of the candidate's pods: known when it was chosen, and not worth keeping the node for."""
     return {pod["metadata"]["uid"] for pod in candidate.pods}

@@ -1,8 +1,9 @@
-"""Whether commands came to what was hoped of them. Pods are placed by others, who may need more nodes for it. Pure.
+"""Checks that disruption commands really reduced cost; backs off exponentially if not. The scheduler places the pods
+and may need more nodes than planned. Pure.
 
-Commands that follow each other are judged together, when all pods have their place again: each may undo what another
-one did. What ends no cheaper than the cluster was before counts as a failure, and only a lower cost than any before
-makes failures forgotten: going up and down for ever is no success.
+Consecutive commands are judged together when all pods are bound again, because each may undo another. A result that is
+no cheaper than before is a failure. Only a new lowest cost resets the failures, so alternating between two states does
+not count as success.
 """
 
 from __future__ import annotations
@@ -11,27 +12,27 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 FIRST_PAUSE, LONGEST_PAUSE = 60.0, 3600.0
-"""After a failure; doubled for each that follows."""
+"""Backoff after a failure; doubled for each further one."""
 
 
 @dataclass(slots=True)
 class _Hope:
     cost: float
-    """Of the cluster before the first command."""
+    """Cluster cost before the first command."""
     pods: int
     savings: float = 0.0
     known: set[str] = field(default_factory=set)
-    """NodeClaims that were there, and those of the commands."""
+    """NodeClaims that existed before, and those of the commands."""
 
 
 @dataclass(slots=True)
 class Hopes:
-    """Of one cluster."""
+    """Tracks one cluster."""
 
     open: _Hope | None = None
     failures: int = 0
     lowest: tuple[int, float] | None = None
-    """The number of pods, and the least that the cluster has cost with them."""
+    """Number of pods, and the lowest cluster cost with that many."""
 
     def begun(self, cost: float, pods: int, savings: float, there: Iterable[str]) -> None:
         if self.open is None:
@@ -44,11 +45,11 @@ class Hopes:
             self.open.known.update(claims)
 
     def are_disturbed(self, there: Iterable[str]) -> bool:
-        """Nodes were bought besides those of the commands."""
+        """True if NodeClaims were created besides those of the commands."""
         return self.open is not None and not self.open.known.issuperset(there)
 
     def judge(self, cost: float, pods: int) -> bool:
-        """Whether it was in vain: less than half of the saving is left."""
+        """Ends the check and returns True if less than half of the expected savings remain."""
         hope, self.open = self.open, None
         if hope is None or pods > hope.pods:
             self.lowest = None
@@ -62,7 +63,7 @@ class Hopes:
         return False
 
     def failed(self) -> float:
-        """For how long the cluster is left alone now."""
+        """Returns the backoff in seconds."""
         pause = min(FIRST_PAUSE * 2**self.failures, LONGEST_PAUSE)
         self.failures = min(self.failures + 1, 10)
         self.open = None

@@ -1,4 +1,4 @@
-"""Looks at a whole cluster, as they run in another process: what is tried ends after a while."""
+"""Functions that run in the solver process: evaluation of a whole cluster, with a time limit, and validation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loops that let nodes go, put together."""
+"""Creates the disruption controllers."""
 
 from __future__ import annotations
 

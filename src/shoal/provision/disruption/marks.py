@@ -1,4 +1,4 @@
-"""The loop that says of every NodeClaim whether it may be consolidated, whether it drifted, since when pods rest."""
+"""Maintains the Consolidatable and Drifted conditions and lastPodEventTime of NodeClaims."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Place = tuple[str, str]
 """Logical cluster and name."""
 
 DRIFT_SECONDS = 300.0
-"""Until drift is looked for again where nobody tells of a change."""
+"""Resync interval of drift without an event."""
 EVENT_SECONDS = 10.0
-"""How much later the time of a pod's coming or going is written, if nothing else is to be said."""
+"""Delay before lastPodEventTime alone is written."""
 
 
 class Marks:
@@ -35,11 +35,11 @@ class Marks:
         self._homes, self._view, self._provider, self._clock = homes, view, provider, clock
         self.loop: Loop[Place] = Loop("disruption-marks", clock, self.reconcile)
         self._events: dict[Place, float] = {}
-        """When a pod last came to a node or went, by cluster and node."""
+        """Time of the last pod binding or removal, by cluster and node."""
         self._claim_of: dict[Place, str] = {}
         """By cluster and provider id."""
         self._known: dict[Place, tuple[object, ...]] = {}
-        """What of each NodeClaim was seen: what others wrote and told the view is new here all the same."""
+        """Fingerprint of each NodeClaim. Own writes observed by the informer would hide changes."""
         view.claims.listen(self._claim)
         view.pods.listen(self._pod)
         view.nodes.listen(self._node)
@@ -47,7 +47,7 @@ class Marks:
         provider.listen(self._told)
 
     def event(self, cluster: str, claim: Object) -> float:
-        """When a pod last came to its node or went."""
+        """Time of the last pod binding or removal on its node."""
         node = self._view.node_of(cluster, provider_id(claim))
         seen = self._events.get((cluster, node["metadata"]["name"]), 0.0) if node is not None else 0.0
         return max(seen, pod_event_time(claim))
@@ -74,7 +74,7 @@ class Marks:
     def _pod(self, key: Key, old: Object | None, new: Object | None) -> None:
         before, after = _stay(old), _stay(new)
         for name in {before, after} - {""} if before != after else ():
-            # What is listed at the start has been there since it was bound.
+            # Pods of the initial list have been there since they were bound.
             bound = parse_time((get_condition(new or {}, "PodScheduled") or {}).get("lastTransitionTime"))
             when = self._clock.now() if self._view.pods.synced else bound or 0.0
             self._events[key[0], name] = max(when, self._events.get((key[0], name), 0.0))
@@ -142,14 +142,14 @@ class Marks:
 
 
 def _seen(claim: Object) -> tuple[object, ...]:
-    """What of a NodeClaim this loop looks at; not what it writes."""
+    """Fields of a NodeClaim that this controller reads, without those it writes."""
     metadata = claim["metadata"]
     stations = (condition_is(claim, each) for each in (LAUNCHED, INITIALIZED))
     return (metadata.get("labels"), metadata.get("annotations"), claim.get("spec"), provider_id(claim), *stations)
 
 
 def _stay(pod: Object | None) -> str:
-    """The node a pod takes room on."""
+    """Node on which the pod uses resources."""
     if pod is None or not is_active(pod) or is_of_the_node(pod):
         return ""
     return str(pod["spec"].get("nodeName") or "")

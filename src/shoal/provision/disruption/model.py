@@ -1,6 +1,7 @@
-"""What decisions about the end of nodes speak of: what stands, what may go, and the command that says so. Pure.
+"""Types of the disruption decisions: state nodes, candidates and commands. Pure.
 
-A `Snapshot` is all that one look at a cluster knows; it can be sent to another process, and so can its answer.
+A `DisruptionSnapshot` holds everything known about a cluster at one time. It and the decision can be pickled to another
+process.
 """
 
 from __future__ import annotations
@@ -17,21 +18,21 @@ from shoal.provision.simulation.model import NewClaim, Plan, Pool, Question
 Object = dict[str, Any]
 
 EMPTY, DRIFTED, UNDERUTILIZED = "Empty", "Drifted", "Underutilized"
-"""Why a node goes, as budgets name it."""
+"""Disruption reasons, as budgets name them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A node and its NodeClaim, as they are."""
+    """A node with its NodeClaim."""
 
     node: Object
     claim: Object
     pods: tuple[Object, ...] = ()
-    """All that are on it."""
+    """All pods on the node."""
     nominated: bool = False
-    """Pods are on their way to it."""
+    """Pods are nominated to it."""
     busy: bool = False
-    """A command that is under way lets it go."""
+    """A command in flight disrupts it."""
 
     @property
     def name(self) -> str:
@@ -46,46 +47,46 @@ class Standing:
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     question: Question
-    """What would be asked if nothing went: its pods are those that wait, and those of nodes that go already."""
+    """Scheduling input without any disruption: its pods are pending, or on nodes that are already being deleted."""
     nodes: tuple[Standing, ...]
-    """Those that were bought, that are up, also those that are going."""
+    """Initialized nodes of NodeClaims, including those being deleted."""
     pdbs: tuple[Object, ...]
     now: float
     idle: tuple[Pool, ...] = ()
-    """NodePools that may not buy now; those that may are in the question."""
+    """NodePools that may not buy now; the others are in `inputs`."""
 
     def pools(self) -> dict[str, Pool]:
-        """All there are, by name."""
+        """All NodePools by name."""
         return {each.name: each for each in (*self.idle, *self.question.pools)}
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     planner: str = OPTIMAL
-    """How consolidation plans: by the rule, or cheaper where the solver finds a way."""
+    """`karpenter`, or `optimal` to let the solver find cheaper consolidations."""
     spot_to_spot: bool = False
-    """Whether a spot node may be replaced by a cheaper one."""
+    """Allows a spot node to be replaced by a cheaper one."""
     iterations: int = 100
-    """Of the solver, for one set of nodes."""
+    """Solver iterations for one set of nodes."""
     least_saving: float = 0.02
-    """Of what the nodes of a repacking cost: for less, pods are not moved."""
+    """Share of the cost of the repacked nodes: for less, pods are not moved."""
     most_pods: int = 1000
-    """That one repacking moves."""
+    """Maximum pods that one repacking moves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node that may go."""
+    """A node that may be disrupted."""
 
     standing: Standing
     pool: Pool
     type: InstanceType | None
     price: float
-    """An hour; 0 where it is not known."""
+    """Hourly price; 0 if unknown."""
     pods: tuple[Object, ...]
-    """Those that need another place."""
+    """Pods that must be rescheduled."""
     disruption: float
-    """1 for the node, and for each of its pods what it costs to evict it."""
+    """1 for the node, plus the eviction cost of each pod."""
 
     @property
     def name(self) -> str:
@@ -109,7 +110,7 @@ class Candidate:
 
     @property
     def ratio(self) -> float:
-        """What it costs for each bit of disruption: what is highest goes first."""
+        """Price per disruption cost. The highest is disrupted first."""
         return self.price / self.disruption
 
 
@@ -121,11 +122,13 @@ class Command:
     candidates: tuple[Candidate, ...]
     replacements: tuple[NewClaim, ...] = ()
     plan: Plan = field(default_factory=Plan)
-    """Where all pods go, those of the candidates and those that waited."""
+    """Placement of all pods, those of the candidates and the pending ones."""
     spill: float = 0.0
-    """What nodes cost an hour that will be bought besides: the scheduler places pods otherwise than planned."""
+    """Hourly cost of nodes that will be bought in addition, because the scheduler places pods differently than
+    planned.
+    """
     places: Mapping[str, str] = field(default_factory=dict)
-    """By uid of a pod: the node or NodeClaim where it is expected to go."""
+    """By pod uid: expected node or NodeClaim."""
 
     @property
     def decision(self) -> str:
@@ -133,12 +136,12 @@ class Command:
 
     @property
     def cost(self) -> float:
-        """Of the nodes that go."""
+        """Hourly cost of the candidates."""
         return sum(each.price for each in self.candidates)
 
     @property
     def savings(self) -> float:
-        """An hour, if the cheapest that was asked for can be had."""
+        """Hourly savings if the cheapest requested types are available."""
         return self.cost - sum(claim.price for claim in self.replacements) - self.spill
 
     @property
@@ -148,7 +151,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """An event to be told of a node and its NodeClaim."""
+    """An Event for a node and its NodeClaim."""
 
     node: str
     reason: str
@@ -160,4 +163,4 @@ class Decision:
     command: Command | None = None
     notes: tuple[Note, ...] = ()
     limited: bool = False
-    """A budget kept something from going that could have gone."""
+    """True if a budget prevented a possible disruption."""

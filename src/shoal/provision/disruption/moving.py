@@ -1,4 +1,4 @@
-"""Where the pods of nodes would go if these went: the rule is asked, with the nodes taken away. Pure."""
+"""Simulates scheduling with the candidates removed. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from shoal.provision.simulation.rule import simulate
 
 Object = dict[str, Any]
 TOLD = 5
-"""How many pods an event speaks of."""
+"""Maximum pods named in an Event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +25,11 @@ class Move:
     question: Question
     plan: Plan
     problem: str = ""
-    """Why the pods cannot leave; empty: all of them find a place."""
+    """Why the pods cannot be rescheduled; empty if all of them can."""
 
 
 def without(snapshot: Snapshot, candidates: Sequence[Candidate], *, settle: bool = True) -> Question:
-    """`settle`: nodes that pods came to or left a short while ago are not filled by moving others there."""
+    """`skip_recent_nodes`: nodes with a recent pod event are not filled by moving pods there."""
     names, limits = {each.name for each in candidates}, Limits(snapshot.pdbs)
     moved = [
         pod
@@ -57,7 +57,9 @@ def move(snapshot: Snapshot, candidates: Sequence[Candidate], *, settle: bool = 
 
 
 def problem(question: Question, plan: Plan, candidates: Iterable[Candidate]) -> str:
-    """Pods that waited before and would still wait are no obstacle; those of the nodes and of nodes that go are."""
+    """Pods that were pending before may stay pending. Pods of the candidates and of nodes being deleted must be
+    placed.
+    """
     moved = {pod["metadata"]["uid"] for each in candidates for pod in each.pods}
     pending = {pod["metadata"]["uid"] for pod in question.pods if not (pod.get("spec") or {}).get("nodeName")}
     coming = {place.name for place in question.places if place.kind != "Node" or not place.initialized}

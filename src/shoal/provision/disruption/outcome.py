@@ -1,8 +1,8 @@
-"""What the scheduler makes of a plan: it places one pod after the other, each on the roomiest node that takes it, so
-pods of several sizes end up otherwise than planned, and some may find no place at all. Pure.
+"""Model of kube-scheduler's placement of a plan's pods. It binds one pod after the other to the feasible node with the
+most headroom, so pods of several sizes are placed differently than planned, and some may stay pending. Pure.
 
-Pods come largest first, for so they are evicted. Those with a say about other pods, with volumes or host ports go where
-the plan has them: the scheduler has little choice there.
+Pods come largest first, as they are evicted. Pods with pod affinity, topology spread, volumes or host ports keep the
+planned node, because the scheduler has little choice there.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ASKS = ("nodeSelector", "affinity", "tolerations")
 
 @dataclass(slots=True)
 class Room:
-    """A node as pods fill it."""
+    """A node while pods are added."""
 
     name: str
     labels: Mapping[str, str]
@@ -44,9 +44,9 @@ class Room:
     free: Resources
     cpu: int
     memory: int
-    """What it has in all."""
+    """Total allocatable cpu and memory."""
     taken: int = 0
-    """How many pods came: who looked before looks again."""
+    """Number of pods added; invalidates older heap entries."""
 
     def copy(self) -> Room:
         return Room(self.name, self.labels, self.taints, dict(self.free), self.cpu, self.memory)
@@ -67,7 +67,7 @@ class Room:
 
 @dataclass(slots=True)
 class _Line:
-    """Nodes in the order in which pods that are alike want them."""
+    """Heap of nodes by preference of pods with equal constraints."""
 
     requests: Resources
     heap: list[tuple[int, str, int, Room]] = field(default_factory=list)
@@ -77,7 +77,7 @@ class _Line:
             heapq.heappush(self.heap, (-room.headroom(self.requests), room.name, room.taken, room))
 
     def best(self) -> Room | None:
-        """A node is only ever filled here, so what was said of it before is no worse than what it is now."""
+        """Headroom only decreases, so a stale entry is never too low."""
         while self.heap:
             _, _, taken, room = self.heap[0]
             if taken == room.taken:
@@ -88,8 +88,9 @@ class _Line:
 
 
 def foreseen(command: Command, question: Question, settings: Settings) -> Command | None:
-    """The command with what will have to be bought besides; None: with that it is not worth it, or pods would be left
-    for which nothing can be bought. Karpenter's rule does not look so far."""
+    """Adds the cost of nodes that must be bought in addition. Returns None if the command is then not worthwhile or
+    pods would stay pending. Karpenter does not predict this.
+    """
     if settings.planner == KARPENTER:
         return command
     went, left = outcome(question, command.plan, command.replacements)
@@ -102,7 +103,7 @@ def foreseen(command: Command, question: Question, settings: Settings) -> Comman
 
 
 def outcome(question: Question, plan: Plan, claims: Sequence[NewClaim]) -> tuple[dict[str, str], list[Object]]:
-    """As `placed`, of all pods of the plan; `claims`: what is bought for it."""
+    """Like `place_pods`, for all pods of the plan. `claims`: new NodeClaims of the command."""
     pools = {pool.name: pool for pool in question.pools}
     planned = {pod["metadata"]["uid"]: name for pod, _, name in plan.nominations}
     planned |= {pod["metadata"]["uid"]: claim.name for claim in claims for pod in claim.pods}
@@ -121,7 +122,7 @@ def outcome(question: Question, plan: Plan, claims: Sequence[NewClaim]) -> tuple
 
 
 def placed(pods: Iterable[Object], rooms: Iterable[Room]) -> tuple[dict[str, str], list[Object]]:
-    """The place of each pod by its uid, and those that find none."""
+    """Returns the node of each pod by uid, and the pods without one."""
     rooms = [room.copy() for room in rooms]
     lines: dict[Key, _Line] = {}
     went: dict[str, str] = {}
@@ -145,7 +146,7 @@ def placed(pods: Iterable[Object], rooms: Iterable[Room]) -> tuple[dict[str, str
 
 
 def is_bound(pod: Object) -> bool:
-    """To where the plan has it: others have a say in it."""
+    """True if the pod stays on the planned node because of other pods, volumes or ports."""
     spec = pod["spec"]
     affinity = spec.get("affinity") or {}
     social = affinity.get("podAffinity") or affinity.get("podAntiAffinity") or spec.get("topologySpreadConstraints")
@@ -159,7 +160,7 @@ def room_of(place: Place) -> Room:
 
 
 def room_for(claim: NewClaim, kind: InstanceType, pool: Pool, name: str = "") -> Room:
-    """A node of this type that is bought for it."""
+    """Room of a node of this type launched for the claim."""
     cheapest = min(offerings(kind, claim), key=lambda each: each.price, default=None)
     labels = {
         **claim.requirements.labels(),
@@ -174,5 +175,5 @@ def room_for(claim: NewClaim, kind: InstanceType, pool: Pool, name: str = "") ->
 
 
 def _bought(claim: NewClaim, pool: Pool) -> Room:
-    """The cheapest that it may become."""
+    """Room of the cheapest type of the claim."""
     return room_for(claim, next(kind for kind in pool.types if kind.name == claim.types[0]), pool)

@@ -1,4 +1,4 @@
-"""What a node costs, what its replacement costs at worst, and which types are cheap enough for one. Pure."""
+"""Prices of nodes, worst-case prices of replacements, and selection of cheap enough types. Pure."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from shoal.provision.disruption.model import Candidate
 from shoal.provision.simulation.model import NewClaim, Pool
 
 _PRECEDENCE = (RESERVED, SPOT)
-"""How a machine is bought that can be had in several ways; on-demand comes last."""
+"""Order in which capacity types are chosen at launch; on-demand comes last."""
 
 
 def price_of(type_: InstanceType | None, labels: Mapping[str, str]) -> float:
-    """Of a node with these labels; 0 where nothing says."""
+    """Price of a node with these labels; 0 if unknown."""
     if type_ is None:
         return 0.0
     here = [
@@ -33,16 +33,16 @@ def price_of(type_: InstanceType | None, labels: Mapping[str, str]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Priced:
-    """A type that a replacement could have."""
+    """A possible type of a replacement."""
 
     kind: InstanceType
     cheapest: float
     worst: float
-    """Of the capacity type that it would be bought with, the most expensive."""
+    """Highest price within the capacity type that would be launched."""
 
 
 def offerings(type_: InstanceType, claim: NewClaim) -> list[Offering]:
-    """The ways in which a machine of the type can be had for it now."""
+    """Available offerings of the type that match the claim."""
     wanted = claim.requirements
     return [
         each
@@ -54,7 +54,7 @@ def offerings(type_: InstanceType, claim: NewClaim) -> list[Offering]:
 
 
 def priced(claim: NewClaim, pool: Pool) -> list[Priced]:
-    """The types that it can be had with now, by the cheapest way to have each."""
+    """Available types of the claim by their cheapest offering."""
     by_name = {kind.name: kind for kind in pool.types}
     found = []
     for name in claim.types:
@@ -65,7 +65,7 @@ def priced(claim: NewClaim, pool: Pool) -> list[Priced]:
 
 
 def below(claim: NewClaim, pool: Pool, most: float) -> NewClaim | None:
-    """The claim with only the types that cost less at worst; None: there are none, or too few for its minValues."""
+    """Claim restricted to types with a lower worst price; None if there are none or too few for minValues."""
     found = [each for each in priced(claim, pool) if each.worst < most]
     return with_types(claim, found) if found and enough(claim.requirements, found) is not None else None
 
@@ -79,7 +79,7 @@ def with_types(claim: NewClaim, found: Sequence[Priced]) -> NewClaim:
 
 
 def pinned(claim: NewClaim, pool: Pool, capacity_type: str) -> NewClaim | None:
-    """The claim as one that only this capacity type will do for; None: none of its types is to be had so."""
+    """Claim restricted to this capacity type; None if none of its types is available so."""
     only = claim.requirements.add([Requirement(CAPACITY_TYPE, False, frozenset((capacity_type,)))])
     narrowed = replace(claim, requirements=only)
     found = priced(narrowed, pool)
@@ -91,16 +91,17 @@ def allows(claim: NewClaim, capacity_type: str) -> bool:
 
 
 def pin_to_spot(claim: NewClaim, pool: Pool) -> NewClaim:
-    """What was counted as spot is not to become on-demand when spot runs out."""
+    """Pins a claim that was priced as spot, so that it does not become on-demand when spot is unavailable."""
     if not (allows(claim, SPOT) and allows(claim, ON_DEMAND)):
         return claim
     return pinned(claim, pool, SPOT) or claim
 
 
 def most_for(claim: NewClaim, candidates: Iterable[Candidate]) -> float:
-    """For several nodes in one: if it may be of a type that one of them has, it has to be cheaper than that one.
+    """Price limit when several nodes become one: if the replacement may have the type of a candidate, it must be
+    cheaper than that candidate.
 
-    Otherwise that one could just as well stay, and only the others go.
+    Otherwise that candidate could stay, and only the others be removed.
     """
     prices: dict[str, float] = {}
     for each in candidates:
@@ -110,7 +111,7 @@ def most_for(claim: NewClaim, candidates: Iterable[Candidate]) -> float:
 
 
 def enough(requirements: Requirements, found: Sequence[Priced]) -> int | None:
-    """How many of them, from the first on, have as many different values as wanted; None: all are too few."""
+    """Number of leading types needed to satisfy minValues; None if all are too few."""
     least = {each.key: each.min_values for each in requirements.values() if each.min_values}
     seen: dict[str, set[str]] = {key: set() for key in least}
     if not least:
@@ -124,7 +125,7 @@ def enough(requirements: Requirements, found: Sequence[Priced]) -> int | None:
 
 
 def renamed(claim: NewClaim, candidates: Iterable[Candidate]) -> NewClaim:
-    """After what it replaces too: nodes bought for the same pods are told apart by that."""
+    """Renames the claim by the candidates it replaces, to distinguish claims for the same pods."""
     text = "\n".join([claim.name, *sorted(each.standing.claim["metadata"]["uid"] for each in candidates)])
     name = f"{claim.pool[:50].rstrip('.-')}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
     return replace(claim, name=name)

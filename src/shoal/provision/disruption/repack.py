@@ -1,7 +1,7 @@
-"""Several nodes into several that cost less: sets of nodes are tried, and their pods packed anew by the solver. Pure.
+"""Repack consolidation: replaces a set of nodes by cheaper ones, with the pods repacked by the solver. Pure.
 
-What is done has to save something even at the highest price that may have to be paid. So every step makes the cluster
-cheaper, and none can be followed by its reverse. The rule's answer stays unless there is a better one.
+A command must save even at the worst price that may have to be paid. So each step makes the cluster cheaper and cannot
+be reversed by another. Karpenter's decision stands unless there is a better one.
 """
 
 from __future__ import annotations
@@ -27,16 +27,18 @@ from shoal.provision.simulation.model import NewClaim, Plan, Pool
 from shoal.provision.solver.adapting import improve
 
 NEARLY = 0.8
-"""Of the best saving: for so much, the set that moves fewest pods is taken."""
+"""Share of the best savings above which the set that moves the fewest pods wins."""
 SOLVED = 6
-"""How many sets the solver is asked about, those that promise most first."""
+"""Maximum sets passed to the solver, most promising first."""
 DROPS = 4
-"""How often it is tried to leave a node of the best set where it is."""
+"""Maximum attempts to leave a node of the best set in place."""
 
 FEW, WORST = 3, 12
-"""So many nodes at most are exchanged for others, out of so many that cost most beyond what they need."""
+"""Maximum nodes replaced by the replacement search, and the number of nodes with the highest excess cost it chooses
+from.
+"""
 EXCHANGES = 4000
-"""Nodes that are looked at for that, as often as all of them are: the more there are, the fewer sets are tried."""
+"""Limit of nodes checked by the replacement search over all sets: with more nodes, fewer sets are tried."""
 
 
 def repack(snapshot: Snapshot, settings: Settings, rule: Decision, stop: Stop = never) -> Decision:
@@ -75,7 +77,7 @@ def repack(snapshot: Snapshot, settings: Settings, rule: Decision, stop: Stop = 
 
 
 def repacked(snapshot: Snapshot, some: Sequence[Candidate], settings: Settings, stop: Stop = never) -> Command | None:
-    """What lets all of them go and saves something; None: nothing does."""
+    """Best command that removes all of them and saves something; None if there is none."""
     moved = move(snapshot, some)
     if moved.problem:
         return None
@@ -93,7 +95,7 @@ def _exchanged(moved: Move, some: Sequence[Candidate], settings: Settings) -> li
 
 
 def _few(found: Sequence[Candidate], left: dict[str, int]) -> list[tuple[float, Sequence[Candidate]]]:
-    """All sets of a few of those that cost most beyond what they need, with what could be saved at most."""
+    """All small sets of the nodes with the highest excess cost, with their maximum savings."""
     shares = _Shares()
     extra = {each.name: shares.excess(each) for each in found}
     worst = sorted(found, key=lambda each: (-extra[each.name], each.name))[:WORST]
@@ -103,7 +105,7 @@ def _few(found: Sequence[Candidate], left: dict[str, int]) -> list[tuple[float, 
 
 
 def _as_command(moved: Move, plan: Plan, some: Sequence[Candidate], settings: Settings) -> list[Command]:
-    """None if it saves nothing."""
+    """Empty if it saves nothing."""
     pools = {pool.name: pool for pool in moved.question.pools}
     claims = _affordable(plan, pools, some, settings)
     if claims is None:
@@ -116,7 +118,7 @@ def _as_command(moved: Move, plan: Plan, some: Sequence[Candidate], settings: Se
 def _affordable(
     plan: Plan, pools: dict[str, Pool], some: Sequence[Candidate], settings: Settings
 ) -> list[NewClaim] | None:
-    """The claims with such types that all together cost less at worst; None: there are none."""
+    """Claims restricted to types whose total worst price saves enough; None if impossible."""
     if not plan.claims:
         return []
     spot = all(each.capacity_type == SPOT for each in some)
@@ -130,7 +132,7 @@ def _affordable(
     most = sum(each.price for each in some) * (1.0 - settings.least_saving)
     if not sum(least) < most:
         return None
-    # What is left of the saving makes room for types that are a little dearer, should the cheapest not be had.
+    # The remaining savings allow slightly more expensive types, in case the cheapest are unavailable.
     share = (most - sum(least)) / len(claims)
     cheap = [below(claim, pools[claim.pool], worst + share) for claim, worst in zip(claims, least, strict=True)]
     found = [claim for claim in cheap if claim is not None]
@@ -144,7 +146,7 @@ def _capacity(claim: NewClaim, pool: Pool, settings: Settings, *, spot: bool) ->
 
 
 def _spared(snapshot: Snapshot, settings: Settings, best: Command, stop: Stop) -> Command:
-    """Without the nodes that need not go for it: fewer pods move, and no less is saved."""
+    """Drops nodes that need not be disrupted: fewer pods move, and no less is saved."""
     if best.method != "repack":
         return best
     for each in sorted(best.candidates, key=lambda each: (-len(each.pods), each.name))[:DROPS]:
@@ -158,7 +160,7 @@ def _spared(snapshot: Snapshot, settings: Settings, best: Command, stop: Stop) -
 
 
 def _sets(found: Sequence[Candidate], left: dict[str, int], most_pods: int) -> tuple[list[Sequence[Candidate]], bool]:
-    """The first ones of several orders, as far as budgets go; and whether these left some out."""
+    """Prefixes of several orders within the budgets, and whether a budget excluded candidates."""
     sets: dict[frozenset[str], Sequence[Candidate]] = {}
     limited = False
     for order in _orders(found):
@@ -170,7 +172,7 @@ def _sets(found: Sequence[Candidate], left: dict[str, int], most_pods: int) -> t
 
 
 def _orders(found: Sequence[Candidate]) -> Iterator[list[Candidate]]:
-    """By what they cost for their disruption, by what they cost too much, and that for each pod to move."""
+    """By price per disruption cost, by excess cost, and by excess cost per pod to move."""
     shares = _Shares()
     extra = {each.name: shares.excess(each) for each in found}
     yield list(found)
@@ -191,13 +193,13 @@ def _prefixes(order: Sequence[Candidate], most_pods: int) -> Iterator[Sequence[C
 
 
 class _Shares:
-    """What pods cost at least: each its share of the cheapest type for it. Worked out once for those that are alike."""
+    """Minimum cost of pods: each one's share of the cheapest type for it. Cached for equal requests."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, tuple[tuple[str, int], ...]], float] = {}
 
     def excess(self, candidate: Candidate) -> float:
-        """What a node costs beyond that."""
+        """Price of a node beyond the minimum cost of its pods."""
         return candidate.price - sum(self.of(pod_requests(pod), candidate.pool) for pod in candidate.pods)
 
     def of(self, requests: Resources, pool: Pool) -> float:

@@ -1,4 +1,4 @@
-"""A cluster as decisions about the end of its nodes see it, from the copies that the loops share."""
+"""Builds disruption snapshots of a cluster from ClusterState."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Object = dict[str, Any]
 
 
 class Asking(Protocol):
-    """Who buys: knows which pods are on their way to which node, and what the next look would ask."""
+    """Interface of the provisioner: nominations, pending plans and the scheduling input."""
 
     def is_promised(self, cluster: str, claim: str, node: str) -> bool: ...
 
@@ -36,16 +36,16 @@ class Sight:
         self._view, self._marks, self._asking = view, marks, asking
 
     def undecided(self, cluster: str) -> bool:
-        """Whether pods wait of which it is not known yet where they go."""
+        """True if pods are pending that no plan has covered yet."""
         return self._asking.is_undecided(cluster)
 
     def settled(self, cluster: str) -> bool:
-        """Nobody waits for a node, and none is coming or going."""
+        """True if no pod is pending and no node is starting or being deleted."""
         there = all(condition_is(each, INITIALIZED) and not is_going(each) for each in self._view.claims.of(cluster))
         return there and not self._view.waiting(cluster)
 
     def standing(self, cluster: str, busy: Collection[str], awaited: Collection[str], now: float) -> list[Standing]:
-        """NodeClaims: those that commands under way let go, and those that such commands wait for."""
+        """`disrupting`: NodeClaims that commands in flight delete. `replacements`: NodeClaims that they wait for."""
         found = []
         for claim in self._view.claims.of(cluster):
             node = self._view.node_of(cluster, provider_id(claim))
@@ -62,7 +62,7 @@ class Sight:
         return found
 
     def light(self, cluster: str, standing: Iterable[Standing], now: float) -> Snapshot:
-        """Enough to know which nodes are empty."""
+        """Enough to find empty nodes."""
         pdbs = tuple(self._view.pdbs.of(cluster))
         return Snapshot(Question(()), tuple(standing), pdbs, now, tuple(self._pools(cluster)))
 
@@ -77,7 +77,7 @@ class Sight:
             if is_reschedulable(pod) and not is_kept(pod, now) and not limits.fully_blocked(pod, now)
         ]
         waiting = self._view.waiting(cluster)
-        # Of every pod that might move it has to be known what its volumes ask for.
+        # The volume requirements of every pod that might move must be known.
         movable = [pod for each in nodes for pod in each.pods if is_reschedulable(pod)]
         question = self._asking.question(cluster, [*waiting, *movable])
         question = _without(replace(question, pods=[*waiting, *homeless]), {each.name for each in leaving})
@@ -94,7 +94,7 @@ class Sight:
 
 
 def _without(question: Question, names: Collection[str]) -> Question:
-    """Nodes that go take no pods."""
+    """Moves nodes that are being deleted to the draining nodes."""
     gone = [place for place in question.places if place.name in names]
     known = {place.name for place in question.others}
     kept = [place for place in question.places if place.name not in names]

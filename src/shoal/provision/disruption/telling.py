@@ -1,4 +1,4 @@
-"""What this feature tells: events about nodes that may not go or will, and its metrics."""
+"""Events and metrics of disruption."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from shoal.runtime.recorder import NORMAL, Recorder
 Object = dict[str, Any]
 
 MOST_NOTES = 100
-"""Nodes that are told of after one look."""
+"""Maximum nodes with an Event after one evaluation."""
 
 
 class Telling:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._told: dict[str, dict[tuple[str, str], str]] = {}
-        """By cluster: what was said last of a node, by the reason of the event."""
+        """By cluster: last message by node and Event reason."""
 
     def eligible(self, cluster: str, snapshot: Snapshot) -> tuple[bool, tuple[Note, ...]]:
-        """Whether there is anything to decide about, and what keeps the others."""
+        """Returns whether there are candidates, and the notes of the blocked nodes."""
         drifted = sum(is_drifted(each) for each in candidates(snapshot, eventual=True)[0])
         found, notes = candidates(snapshot)
         movable = sum(may_be_consolidated(each)[0] for each in found)
@@ -38,13 +38,13 @@ class Telling:
         return bool(drifted or movable), tuple(notes)
 
     def evaluated(self, cluster: str, found: Decision, seconds: float) -> None:
-        """All methods together: a look that finds nothing is one for consolidation."""
+        """One observation for all methods: an evaluation without a command counts as consolidation."""
         reason = found.command.reason if found.command is not None else UNDERUTILIZED
         method = found.command.method if found.command is not None else ""
         metrics.EVALUATION_SECONDS.observe(cluster, seconds, reason=reason.lower(), consolidation_type=method)
 
     def notes(self, cluster: str, snapshot: Snapshot, notes: Sequence[Note]) -> None:
-        """Each once, until something else is to be said."""
+        """Records each note once until its message changes."""
         before, now = self._told.get(cluster, {}), {(note.node, note.reason): note.message for note in notes}
         self._told[cluster] = now
         by_name = {each.name: each for each in snapshot.nodes}

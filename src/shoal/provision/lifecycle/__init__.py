@@ -1,0 +1,1 @@
+"""Lifecycle of NodeClaims and their nodes: launch, registration, initialization, health, termination."""

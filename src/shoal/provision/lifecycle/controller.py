@@ -1,5 +1,6 @@
-"""The loop of NodeClaims: from wanted to ready, station by station, then one write of the status; given up in between
-when that takes too long, let go when it is expired or its machine is lost. The way back is in `ending`."""
+"""NodeClaim lifecycle controller: launch, registration and initialization, followed by one status write. Deletes a
+NodeClaim on a liveness timeout, on expiration, or when its instance is lost. Deletion is handled by `finalizer`.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ from shoal.runtime.recorder import NORMAL, WARNING, Recorder
 Object = dict[str, Any]
 
 QUIET_SECONDS = 1.0
-"""A launch that is younger says nothing in the status: most are over by then."""
+"""A younger pending launch is not written to the status: most finish by then."""
 
 
 class Lifecycle:
@@ -75,7 +76,7 @@ class Lifecycle:
         self._registration = Registration(homes, view, pairs, recorder)
         self._ending = Ending(homes, view, pairs, provider, recorder, clock)
         self._failures: dict[str, tuple[int, float]] = {}
-        """By uid: launches that failed in a row, and when the next is tried."""
+        """By uid: consecutive launch failures, and when the next attempt is made."""
         self.loop: Loop[Place] = Loop("nodeclaims", clock, self.reconcile, workers=8)
         view.claims.listen(self._claim)
         view.nodes.listen(self._node)
@@ -111,7 +112,7 @@ class Lifecycle:
                 claim = await self._patch(cluster, claim, {"metadata": {"finalizers": finalizers}})
             return await self._advance(cluster, claim)
         except NotFound:
-            return None  # it is gone, or its cluster
+            return None  # the NodeClaim or its cluster was deleted
         except NotYet as error:
             raise Later(str(error)) from error
 
@@ -142,7 +143,7 @@ class Lifecycle:
         try:
             instance = await self._provider.create(cluster, claim)
         except NotYet as error:
-            claim = self._view.claims.get(cluster, name) or claim  # the choice that was made may stand there by now
+            claim = self._view.claims.get(cluster, name) or claim  # the provider may have written its choice meanwhile
             age = self._clock.now() - (parse_time(claim["metadata"]["creationTimestamp"]) or 0.0)
             if age < QUIET_SECONDS:
                 return QUIET_SECONDS - age
@@ -169,7 +170,7 @@ class Lifecycle:
         return await self._settle(cluster, claim, launched(claim, instance, stamp))
 
     async def _settle(self, cluster: str, claim: Object, new: Object) -> float | None:
-        """As far as its node has come; then what there is to say is written. When time alone changes something."""
+        """Advances registration, writes the status, and returns the seconds until the next deadline."""
         if condition_is(new, LAUNCHED):
             new = await self._registration.advance(cluster, new, rfc3339(self._clock.now()))
         if new is not claim and new.get("status") != claim.get("status"):

@@ -1,6 +1,6 @@
-"""The stations of a NodeClaim: launched, registered, initialised; and why it is given up on the way. Pure.
+"""Decisions of the NodeClaim lifecycle: Launched, Registered, Initialized, liveness timeouts and expiration. Pure.
 
-How its node is emptied at the end is in `termination.decide`.
+Draining is in `termination.decide`.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ Object = dict[str, Any]
 
 LAUNCH_SECONDS, REGISTRATION_SECONDS = 5 * 60.0, 15 * 60.0
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
-"""Between tries to launch."""
+"""Backoff between launch attempts."""
 LONGEST_MESSAGE = 300
 SHARE_EXPECTED = 0.9
-"""A node with less than this share of what was bought is not what was bought."""
+"""A node with less than this share of the expected capacity fails the consistency check."""
 _STATIONS = (LAUNCHED, REGISTERED, INITIALIZED)
 _NOT_INHERITED = ("kubectl.kubernetes.io/last-applied-configuration", "shoal.dev/cluster")
 
 
 def with_condition(claim: Object, condition: str, status: str, now: str, reason: str = "", message: str = "") -> Object:
-    """And with Ready, which follows from the three stations."""
+    """Also sets Ready, which is derived from Launched, Registered and Initialized."""
     generation = claim["metadata"].get("generation")
     found = set_condition(
         claim,
@@ -76,7 +76,7 @@ def with_condition(claim: Object, condition: str, status: str, now: str, reason:
 
 
 def launch_pause(failures: int) -> float:
-    """Seconds until the next try, after so many that failed."""
+    """Seconds until the next attempt after this many failures."""
     return min(FIRST_PAUSE * float(2 ** min(failures - 1, 10)), LONGEST_PAUSE)
 
 
@@ -85,7 +85,7 @@ def truncated(message: str) -> str:
 
 
 def launched(claim: Object, instance: Instance, now: str) -> Object:
-    """Its status with the machine it got."""
+    """Returns the NodeClaim with the status of its instance."""
     status = {
         **(claim.get("status") or {}),
         "providerID": instance.provider_id,
@@ -98,15 +98,15 @@ def launched(claim: Object, instance: Instance, now: str) -> Object:
 
 
 def launch_labels(claim: Object, instance: Instance) -> dict[str, str]:
-    """Those of the machine that it lacks; its own win."""
+    """Labels of the instance that the NodeClaim lacks; its own labels win."""
     has = claim["metadata"].get("labels") or {}
     return {key: value for key, value in instance.labels.items() if key not in has}
 
 
 def is_lost(claim: Object, instance: Instance | None, node: Object | None) -> bool:
-    """Its machine is gone, or going for good.
+    """True if the instance is gone or terminating.
 
-    While a node is Ready, its kubelet runs on some machine, whatever the provider says.
+    A Ready node runs on some machine, whatever the provider reports.
     """
     if not condition_is(claim, LAUNCHED):
         return False
@@ -116,7 +116,7 @@ def is_lost(claim: Object, instance: Instance | None, node: Object | None) -> bo
 
 
 def overdue(claim: Object, now: float) -> str:
-    """Why it is given up: it has been waiting for too long. Empty: it has not."""
+    """Name of the liveness timeout that was exceeded; empty if none."""
     age = now - _created(claim, now)
     if not condition_is(claim, LAUNCHED):
         return "launch_timeout" if age >= LAUNCH_SECONDS else ""
@@ -131,7 +131,7 @@ def is_expired(claim: Object, now: float) -> bool:
 
 
 def due(claim: Object, now: float) -> float | None:
-    """Seconds until time alone changes something: it is overdue, or expired. None: nothing ever."""
+    """Seconds until the next liveness timeout or expiration; None if there is none."""
     created, ends = _created(claim, now), []
     if not condition_is(claim, REGISTERED):
         ends.append(created + (REGISTRATION_SECONDS if condition_is(claim, LAUNCHED) else LAUNCH_SECONDS))
@@ -146,13 +146,13 @@ def _created(claim: Object, now: float) -> float:
 
 
 def lacks_unregistered_taint(node: Object) -> bool:
-    """It came without what keeps pods away until it is registered."""
+    """True if the node came without the taint that keeps pods away until registration."""
     labels, taints = node["metadata"].get("labels") or {}, (node.get("spec") or {}).get("taints") or ()
     return REGISTERED_LABEL not in labels and not any(taint.get("key") == UNREGISTERED for taint in taints)
 
 
 def registration_patch(claim: Object, node: Object) -> Object | None:
-    """What makes the node the NodeClaim's: labels, annotations, taints, owner, finalizer. None when it has them."""
+    """Patch with the labels, annotations, taints, owner and finalizer from the NodeClaim; None if the node has them."""
     metadata, spec = node["metadata"], node.get("spec") or {}
     has = metadata.get("labels") or {}
     labels = {CLASS_LABEL: class_ref(claim["spec"]).get("name", "")} | (claim["metadata"].get("labels") or {})
@@ -182,7 +182,7 @@ def registration_patch(claim: Object, node: Object) -> Object | None:
 
 
 def _registered_taints(claim: Object, has: list[Object], *, own: bool) -> list[Object]:
-    """Its own are put on once, with the registration: afterwards they are others' to take off."""
+    """Taints of the NodeClaim are added once, at registration. Afterwards others may remove them."""
     kept = [taint for taint in has if taint.get("key") != UNREGISTERED]
     spec = claim["spec"]
     wanted = [*(spec.get("taints") or ()), *(spec.get("startupTaints") or ())] if own else []
@@ -190,7 +190,7 @@ def _registered_taints(claim: Object, has: list[Object], *, own: bool) -> list[O
 
 
 def uninitialized(claim: Object, node: Object) -> tuple[str, str] | None:
-    """Why the node is not ready for its pods: reason and message. None: it is."""
+    """Reason and message why the node is not initialized; None if it is."""
     taints = (node.get("spec") or {}).get("taints") or ()
     if not condition_is(node, READY):
         said = (get_condition(node, READY) or {}).get("message") or "the node has not reported yet"
@@ -213,7 +213,7 @@ def initialized_patch(node: Object) -> Object | None:
 
 
 def inconsistencies(claim: Object, node: Object) -> list[str]:
-    """How much less the node has than what was bought, of what was asked for."""
+    """Requested resources of which the node has much less than expected."""
     has = amounts((node.get("status") or {}).get("capacity"))
     bought = amounts((claim.get("status") or {}).get("capacity"))
     found = []
@@ -226,7 +226,7 @@ def inconsistencies(claim: Object, node: Object) -> list[str]:
 
 
 def with_consistency(claim: Object, node: Object, now: str) -> Object:
-    """Looked at once it is initialised: before that a node may still be reporting."""
+    """Checked only after initialization: before that a node may still be reporting."""
     if not condition_is(claim, INITIALIZED):
         return claim
     if inconsistencies(claim, node):
@@ -236,12 +236,12 @@ def with_consistency(claim: Object, node: Object, now: str) -> Object:
 
 
 def termination_time(claim: Object) -> float | None:
-    """When its end no longer waits for anybody; None: it always does."""
+    """Time at which termination stops waiting for pods; None: it always waits."""
     return parse_time(annotation(claim, TERMINATION_TIME))
 
 
 def wanted_termination_time(claim: Object) -> float | None:
-    """What the annotation should say and does not; None: it does, or there is nothing to say."""
+    """Value that the termination time annotation lacks; None if it is set or there is no terminationGracePeriod."""
     grace = seconds(claim["spec"].get("terminationGracePeriod"))
     began = parse_time(claim["metadata"].get("deletionTimestamp"))
     if annotation(claim, TERMINATION_TIME) or grace is None or began is None:
@@ -254,7 +254,7 @@ def needs_finalizer(claim: Object) -> bool:
 
 
 def without_finalizer(obj: Object) -> list[str]:
-    """Of a NodeClaim or its node."""
+    """Remaining finalizers of a NodeClaim or node."""
     return [each for each in obj["metadata"].get("finalizers") or () if each != FINALIZER]
 
 

@@ -1,4 +1,4 @@
-"""A NodeClaim deleted, in the copy too, and counted: what follows is `ending`'s."""
+"""Deletes a NodeClaim, in the cache too, and counts it. `finalizer` does the rest."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ Object = dict[str, Any]
 
 
 async def delete_claim(homes: Homes, view: View, cluster: str, claim: Object, reason: str = "") -> Object:
-    """As it is then. `reason`: under which it is counted as disrupted; empty: somebody else wanted it gone."""
+    """Returns the NodeClaim after the deletion. `reason`: label of the disruption counter; empty: somebody else
+    requested the deletion.
+    """
     metadata = claim["metadata"]
     gone = await homes.client(cluster).delete(CLAIMS, metadata["name"], uid=metadata["uid"])
     if reason:

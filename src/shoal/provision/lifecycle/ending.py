@@ -1,4 +1,4 @@
-"""The end of a NodeClaim: its node first (`termination` empties it), then the machine, then itself."""
+"""Finalizes a deleted NodeClaim: its node first (drained by `termination`), then the instance, then the finalizer."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from shoal.runtime.recorder import WARNING, Recorder
 Object = dict[str, Any]
 
 MACHINE_SECONDS = 5.0
-"""While the machine is going: in case nobody tells."""
+"""Poll interval while the instance terminates, in case no event arrives."""
 
 
 class Ending:
@@ -49,7 +49,7 @@ class Ending:
             return None
         claim = await self._announce(cluster, claim)
         if await self._nodes_left(cluster, claim):
-            return None  # their going is told
+            return None  # the deletion of the nodes triggers a reconcile
         try:
             await self._provider.delete(cluster, claim)
         except NodeClaimNotFound:
@@ -61,7 +61,7 @@ class Ending:
         return MACHINE_SECONDS
 
     async def _announce(self, cluster: str, claim: Object) -> Object:
-        """When its pods are no longer asked: written down, so that it stays so whatever becomes of the spec."""
+        """Writes the termination time as an annotation, so that later changes of the spec do not move it."""
         at = wanted_termination_time(claim)
         if at is None:
             return claim
@@ -70,7 +70,9 @@ class Ending:
         return await self._patch(cluster, claim, {"annotations": {TERMINATION_TIME: rfc3339(at)}})
 
     async def _nodes_left(self, cluster: str, claim: Object) -> bool:
-        """Those that are not its own yet have nothing on them, and go with the machine."""
+        """Deletes the nodes and returns True while any remain. Unregistered nodes have no pods and go with the
+        instance.
+        """
         client, left = self._homes.client(cluster), False
         for node in self._pairs.nodes_of(cluster, claim):
             metadata = node["metadata"]

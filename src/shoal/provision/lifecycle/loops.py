@@ -1,4 +1,4 @@
-"""All loops of the life of NodeClaims and their nodes."""
+"""Creates the controllers of the NodeClaim and node lifecycle."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Which NodeClaim is behind which node: both name the same machine by its providerID.
+"""Index of NodeClaims and nodes by providerID.
 
-To be made before the loops that use it, so that it is told of a change before them.
+It must be created before the controllers that use it, so that its handlers run before theirs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from shoal.provision.view import View, provider_id_of
 
 Object = dict[str, Any]
 Place = tuple[str, str]
-"""Logical cluster and name, or providerID."""
+"""Logical cluster, and name or providerID."""
 
 
 class Pairs:
@@ -25,13 +25,13 @@ class Pairs:
         view.nodes.listen(self._node)
 
     def claim_of(self, cluster: str, node: Object | None) -> Object | None:
-        """None: there is none, or it is another provisioner's."""
+        """Returns None if there is none, or if another provisioner manages it."""
         name = self._claims.get((cluster, provider_id_of(node)))
         claim = self._view.claims.get(cluster, name) if name is not None else None
         return claim if claim is not None and is_managed(claim["spec"]) else None
 
     def nodes_of(self, cluster: str, claim: Object) -> list[Object]:
-        """One, unless something is wrong."""
+        """Exactly one, unless several nodes have the same providerID."""
         names = self._nodes.get((cluster, provider_id(claim)), ()) if provider_id(claim) else ()
         found = (self._view.nodes.get(cluster, name) for name in sorted(names))
         return [node for node in found if node is not None]

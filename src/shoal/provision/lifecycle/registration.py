@@ -1,4 +1,4 @@
-"""From the node of a launched NodeClaim to a node that pods can use: registered, initialised, as large as bought."""
+"""Registers and initializes the node of a launched NodeClaim, and checks that its capacity is as expected."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Registration:
         self._homes, self._view, self._pairs, self._recorder = homes, view, pairs, recorder
 
     async def advance(self, cluster: str, claim: Object, now: str) -> Object:
-        """The NodeClaim with what is to be said of it; its node with what it needs."""
+        """Patches the node and returns the NodeClaim with its new conditions."""
         nodes = [node for node in self._pairs.nodes_of(cluster, claim) if not is_going(node)]
         if not condition_is(claim, REGISTERED):
             if not nodes:
@@ -82,7 +82,7 @@ class Registration:
             try:
                 return await self._patch(cluster, name, patch, node["metadata"]["resourceVersion"])
             except Conflict:
-                # Others write a node often while it starts.
+                # Nodes are written often while they start.
                 node = await self._homes.client(cluster).get(NODES, name)
         raise Later(f"node {name} is written too often")
 
@@ -93,6 +93,6 @@ class Registration:
 
 
 def _knows_nothing(node: Object) -> bool:
-    """Of its registration: it has been made anew since, or somebody took from it what it got then."""
+    """True if the node was recreated since registration, or its label or finalizer was removed."""
     metadata = node["metadata"]
     return REGISTERED_LABEL not in (metadata.get("labels") or {}) or FINALIZER not in (metadata.get("finalizers") or ())

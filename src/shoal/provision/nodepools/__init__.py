@@ -1,0 +1,1 @@
+"""Status of NodePools, node classes and NodeOverlays: conditions, hash and usage."""

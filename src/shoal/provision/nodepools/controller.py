@@ -1,4 +1,4 @@
-"""The loops that say whether a NodePool, its node class and NodeOverlays hold, and what the pool has."""
+"""Reconciles conditions of NodePools, node classes and NodeOverlays, and the usage of NodePools."""
 
 from __future__ import annotations
 
@@ -79,10 +79,12 @@ class NodePools:
             new = with_conditions(pool, node_class, has, rfc3339(self._clock.now()))
             await _write_status(client, self._view.pools, POOLS, cluster, pool, new)
         except NotFound:
-            return  # the pool is gone, or its cluster
+            return  # the pool or its cluster was deleted
 
     async def _rehash(self, cluster: str, pool: Object) -> None:
-        """Before the pool says that its hash is of the new kind: cut off in between, this is done again."""
+        """Updates the hashes of the pool's NodeClaims before the pool announces the new hash version. An interrupted
+        update is repeated.
+        """
         if annotation(pool, POOL_HASH_VERSION) == HASH_VERSION:
             return
         for claim in self._view.claims.of(cluster):
@@ -125,7 +127,7 @@ class NodeClasses:
 
 
 class NodeOverlays:
-    """Keys are logical clusters: overlays are judged together."""
+    """Keys are logical clusters, because overlays are validated together."""
 
     def __init__(self, homes: Homes, view: View, provider: CloudProvider, clock: Clock) -> None:
         self._homes, self._view, self._provider, self._clock = homes, view, provider, clock
@@ -158,10 +160,10 @@ class NodeOverlays:
             try:
                 await _write_status(self._homes.client(cluster), view.overlays, OVERLAYS, cluster, overlay, new)
             except NotFound:
-                continue  # it is gone, or its cluster
+                continue  # the overlay or its cluster was deleted
 
     def _offers(self, cluster: str) -> list[tuple[Object, list[InstanceType]]]:
-        """One NodePool of which it is not known what it may buy does not keep overlays from the others."""
+        """A NodePool whose types are unknown does not keep overlays from the other pools."""
         found = []
         for pool in self._view.pools.of(cluster):
             spec = template_spec(pool)

@@ -1,4 +1,4 @@
-"""What a NodePool, a node class and a NodeOverlay have to say of themselves. Pure."""
+"""Desired status of NodePools, node classes and NodeOverlays. Pure."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _NOTHING = dict.fromkeys((CPU, MEMORY, PODS, EPHEMERAL, NODES), 0)
 
 
 def with_conditions(pool: Object, node_class: Object | None, resources: Mapping[str, int], now: str) -> Object:
-    """The NodePool with its status as it should be; the very same where nothing changes.
+    """Returns the NodePool with its desired status; the same object if nothing changes.
 
-    `resources` is what its nodes have together, with how many they are. Conditions of others stay.
+    `resources` is the total capacity of its nodes with their number. Conditions of other controllers are kept.
     """
     wrong = invalid(pool)
     found = _said(pool, VALIDATION_SUCCEEDED, ("NodePoolValidationFailed", wrong) if wrong else None, now)
@@ -56,8 +56,9 @@ def hash_patch(pool: Object) -> Object | None:
 
 
 def claim_hash_patch(pool: Object, claim: Object) -> Object | None:
-    """What a NodeClaim of an older way to hash needs, so that the way alone makes no drift. One that has drifted keeps
-    its hash."""
+    """Patch for a NodeClaim with an older hash version, so that the version change alone causes no drift. A drifted
+    NodeClaim keeps its hash.
+    """
     if annotation(claim, POOL_HASH_VERSION) == HASH_VERSION:
         return None
     hashed = {} if get_condition(claim, DRIFTED) is not None else {POOL_HASH: pool_hash(pool)}
@@ -87,7 +88,7 @@ def class_problem(pool: Object, node_class: Object | None) -> Problem | None:
 
 
 def invalid(pool: Object) -> str:
-    """What is wrong with it; empty: nothing."""
+    """Validation errors joined to one message; empty if there are none."""
     return "; ".join(dict.fromkeys(pool_problems(pool)))
 
 

@@ -1,0 +1,1 @@
+"""Provisioning: batches pending pods, plans new nodes and creates their NodeClaims."""

@@ -1,4 +1,4 @@
-"""The NodeClaim that a decision to buy becomes. Pure."""
+"""Builds the NodeClaim object of a planned node. Pure."""
 
 from __future__ import annotations
 
@@ -39,8 +39,9 @@ _INSTANCE = WELL_KNOWN | {RESERVATION_ID}
 
 
 def free_name(name: str, known: Callable[[str], Object | None]) -> str:
-    """The name, or another one where a NodeClaim with it has its node already, or is going: the pods it was for want
-    a second one, since others took their place. Empty: it is on its way, and the pods are to wait for it."""
+    """Returns the name, or a new one if a NodeClaim with this name is initialized or being deleted: other pods took the
+    room, so the planned pods need a second node. Empty: the NodeClaim is in flight, and the pods wait for it.
+    """
     while (there := known(name)) is not None:
         if not is_going(there) and not condition_is(there, INITIALIZED):
             return ""
@@ -51,7 +52,7 @@ def free_name(name: str, known: Callable[[str], Object | None]) -> str:
 
 def node_claim(pool: Object, wanted: NewClaim) -> Object:
     spec = template_spec(pool)
-    # What an instance decides, its provider says when there is one.
+    # Labels that depend on the instance are set by the provider after the launch.
     certain = {key: value for key, value in wanted.requirements.labels().items() if key not in _INSTANCE}
     labels = {**certain, **wanted.labels, **template_labels(pool)}
     labels |= {POOL_LABEL: wanted.pool, CLASS_LABEL: class_ref(spec).get("name", "")}

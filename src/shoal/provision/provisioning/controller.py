@@ -1,6 +1,6 @@
-"""The loop that buys: pods the scheduler found no node for, a short while together, become NodeClaims.
+"""Provisioning controller: unschedulable pods, batched for a short time, become NodeClaims.
 
-Keys are logical clusters. A cluster without a NodePool is never looked at.
+Keys are logical clusters. A cluster without a NodePool is never reconciled.
 """
 
 from __future__ import annotations
@@ -44,16 +44,17 @@ from shoal.runtime.recorder import NORMAL, WARNING, Recorder
 Object = dict[str, Any]
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
-"""After a NodeClaim that got no machine; doubled for each that follows."""
+"""Backoff after a NodeClaim that got no instance; doubled for each further failure."""
 LOOK_AGAIN_SECONDS = 10.0
-"""While pods wait for which nothing could be done."""
+"""Retry interval while pods are pending that nothing could be done for."""
 SETTLED_SECONDS = 0.5
-"""After a pod got its node, until it is asked whether those that still wait have one: the scheduler is free to fill
-nodes in another way than was planned."""
+"""Delay after a pod was bound before the remaining pending pods are planned again: the scheduler may fill nodes
+differently than planned.
+"""
 AT_ONCE = 16
-"""NodeClaims that are being written at a time."""
+"""NodeClaims created in parallel."""
 _WE = "provisioner"
-"""In metrics."""
+"""Controller label in metrics."""
 
 
 @dataclass(slots=True)
@@ -65,15 +66,15 @@ class _Window:
 
 @dataclass(slots=True)
 class _Memory:
-    """Of one cluster, by uid of its pods."""
+    """Bookkeeping of one cluster, by pod uid."""
 
     promised: dict[str, str] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     seen: dict[str, float] = field(default_factory=dict)
-    """When, of those about which nothing is decided yet."""
+    """Time since which a pod is pending, for pods without a decision."""
     look_again: float = 0.0
     failures: int = 0
-    """NodeClaims in a row that got no machine."""
+    """Consecutive NodeClaims that got no instance."""
     not_before: float = 0.0
 
 
@@ -88,7 +89,7 @@ class Provisioning:
         settings: Settings = DEFAULT,
         pool: SolverPool | None = None,
     ) -> None:
-        """`pool`: where plans for many pods are worked out; without one that is done here."""
+        """`solver`: process that computes plans for many pods. Without one they are computed here."""
         self._homes, self._view, self._provider, self._recorder, self._clock = homes, view, provider, recorder, clock
         self._idle, self._longest = settings.idle, settings.longest
         self._look, self._planner = Look(view, provider, settings), Planner(settings.planner, pool)
@@ -102,23 +103,25 @@ class Provisioning:
         provider.listen(self._told)
 
     def question(self, cluster: str, pods: Iterable[Object] | None = None) -> Question:
-        """All that is known of a cluster's nodes and of what could be bought, for these pods. None: those that wait
-        for a node, and those whose node is going."""
+        """Builds the scheduling input of a cluster for these pods. None: pending pods and pods on nodes that are being
+        deleted.
+        """
         memory = self._memories.get(cluster, _Memory())
         return self._look.question(cluster, self._look.pods(cluster) if pods is None else pods, memory.promised)
 
     def is_promised(self, cluster: str, claim: str, node: str) -> bool:
-        """Whether pods are on their way to it."""
+        """True if pods are nominated to the NodeClaim or node."""
         memory = self._memories.get(cluster)
         return memory is not None and any(place in (claim, node) for place in memory.promised.values())
 
     def promise(self, cluster: str, places: Mapping[str, str]) -> None:
-        """Pods of a node that goes have their places, by uid, as others see it: nothing is bought for them as long as
-        they fit there."""
+        """Records where pods of a deleted node are expected to go, by uid. Nothing is bought for them while they fit
+        there.
+        """
         self._memories.setdefault(cluster, _Memory()).promised.update(places)
 
     def is_undecided(self, cluster: str) -> bool:
-        """Whether pods wait of which it is not known yet where they go."""
+        """True if pods are pending that no plan has covered yet."""
         memory = self._memories.get(cluster, _Memory())
         uids = (pod["metadata"]["uid"] for pod in self._view.waiting(cluster))
         return any(uid not in memory.promised and uid not in memory.refused for uid in uids)
@@ -134,7 +137,7 @@ class Provisioning:
         known_of = self._memories.get(key[0])
         gone = new or old
         if new is not None and old is not None and _node(new) == _node(old) != "":
-            return  # it runs; if its node is going, another one is promised to it
+            return  # it runs; if its node is being deleted, the pod is nominated to another one
         if known_of is not None and gone is not None:
             if new is not None and gone["metadata"]["uid"] in known_of.promised and known_of.look_again:
                 known_of.look_again = self._clock.monotonic() + SETTLED_SECONDS
@@ -158,7 +161,7 @@ class Provisioning:
             if memory is not None:
                 memory.failures = 0
         elif new is None and old is not None and memory is not None and not condition_is(old, LAUNCHED):
-            # What could not be had a moment ago is not asked for at once again.
+            # Back off: capacity that was unavailable a moment ago is not requested again at once.
             pause = min(FIRST_PAUSE * 2**memory.failures, LONGEST_PAUSE)
             memory.failures = min(memory.failures + 1, 20)
             memory.not_before = self._clock.monotonic() + pause
@@ -190,11 +193,13 @@ class Provisioning:
             if left > 0.001:
                 return left
         elif now < memory.look_again - 0.001:
-            return memory.look_again - now  # a look takes time, and a key comes back by when it was taken
+            return (
+                memory.look_again - now
+            )  # reconciling takes time, and a key is requeued relative to when it was taken
         if not (self._view.synced and self._provider.synced):
             raise Later("not everything has been listed yet")
         self._windows.pop(cluster, None)
-        memory.look_again = 0.0  # should this fail, the next try is not too early
+        memory.look_again = 0.0  # if this attempt fails, the retry is not rejected as too early
         pods = self._look.pods(cluster)
         if not pods or not self._view.pools.of(cluster):
             return None
@@ -213,7 +218,7 @@ class Provisioning:
                 self._promise(cluster, memory, pod, f"nodeclaim/{claim.name}")
         for pod, kind, name in found.nominations:
             self._promise(cluster, memory, pod, f"{kind.lower()}/{name}")
-        # What found a node meanwhile, or is gone, tells nothing any more: its promise would be kept for ever.
+        # Pods that were bound or deleted meanwhile cause no further event: their nominations would stay for ever.
         still = {pod["metadata"]["uid"] for pod in self._look.pods(cluster)}
         for uid in [uid for uid in memory.promised if uid not in still]:
             del memory.promised[uid]
@@ -223,8 +228,9 @@ class Provisioning:
             memory.promised.pop(pod["metadata"]["uid"], None)
 
     async def _buy(self, cluster: str, claims: Sequence[NewClaim], report: Report | None) -> list[NewClaim]:
-        """As they are called then. While the plan was worked out, the cluster went on: what is no longer wanted is not
-        bought."""
+        """Creates the NodeClaims and returns them with their final names. Claims that are no longer needed, because the
+        cluster changed during planning, are skipped.
+        """
         pools = {pool["metadata"]["name"]: pool for pool in self._view.pools.of(cluster)}
         still = {pod["metadata"]["uid"] for pod in self._look.pods(cluster)}
         wanted = [
@@ -255,7 +261,7 @@ class Provisioning:
         uid = pod["metadata"]["uid"]
         memory.promised.pop(uid, None)
         if not is_provisionable(pod):
-            return  # it still runs where it is
+            return  # it still runs on its node
         self._decided(cluster, memory, uid)
         if memory.refused.get(uid) != reason:
             memory.refused[uid] = reason
@@ -280,7 +286,7 @@ class Provisioning:
         try:
             made = await self._homes.client(cluster).create(CLAIMS, node_claim(pool, wanted))
         except AlreadyExists:
-            return  # made by an earlier look that was cut short, or one of the same name is just going
+            return  # created by an earlier, interrupted attempt, or a claim of the same name is being deleted
         self._view.claims.learn(cluster, made)
         relaxed = "true" if wanted.min_values_relaxed else "false"
         NODECLAIMS_CREATED.inc(cluster, reason="provisioned", nodepool=wanted.pool, min_values_relaxed=relaxed)

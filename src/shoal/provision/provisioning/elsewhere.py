@@ -1,4 +1,4 @@
-"""Planning as it runs in a process of its own; only that one imports it, and with it numpy and HiGHS."""
+"""Planning inside the solver process. Only that process imports this module, because it loads numpy and HiGHS."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ Object = dict[str, Any]
 def planned(
     question: Question, optimal: bool, iterations: int, seconds: float, longest: float
 ) -> tuple[Plan, Report | None]:
-    """By Karpenter's rule within `longest` seconds, and made cheaper for some more. Its pods have nothing but a uid."""
+    """Runs Karpenter's algorithm for at most `max_seconds`, then the solver for `seconds`. Pods of the results have
+    nothing but a uid.
+    """
     end = time.monotonic() + longest
     plan = simulate(question, lambda: time.monotonic() > end)
     report: Report | None = None

@@ -1,4 +1,4 @@
-"""What a cluster's copies say, put as the question that planning answers: nothing is decided here."""
+"""Builds the SchedulingInput of a cluster from ClusterState. Nothing is decided here."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Look:
         self._view, self._provider, self._settings = view, provider, settings
 
     def pods(self, cluster: str) -> list[Object]:
-        """Those that wait for a node, and those that will: theirs is going."""
+        """Pending pods, and pods on nodes that are being deleted."""
         found = self._view.waiting(cluster)
         for node in going(self._view.nodes.of(cluster), self._view.claims.of(cluster)):
             on = self._view.pods_on(cluster, node["metadata"]["name"])
@@ -83,7 +83,7 @@ class Look:
     def _volumes(
         self, cluster: str, pods: Iterable[Object]
     ) -> tuple[dict[str, tuple[Requirements, ...]], dict[str, str]]:
-        """What they ask of nodes, and what is wrong with them, by uid of the pod."""
+        """Returns the node requirements of the pods' volumes, and volume errors, both by pod uid."""
         view = self._view
         found: dict[str, tuple[Requirements, ...]] = {}
         problems: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""The nodes that pods could go to already, and those on their way, with what is free on each. Pure."""
+"""Existing and in-flight nodes with their free resources, as input of the simulation. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def places(
     pods_on: PodsOn,
     requests: Requests,
 ) -> list[Place]:
-    """Nodes that are ready for pods first, by name; then what is coming. `foreseen`: by name of the NodeClaim."""
+    """Ready nodes first, by name; then in-flight nodes. `expected_instances`: by name of the NodeClaim."""
     nodes = list(nodes)
     running = [daemon(each) for each in daemons]
     by_id = {(node.get("spec") or {}).get("providerID"): node for node in nodes}
@@ -37,7 +37,7 @@ def places(
     there, coming = [], []
     for claim in claims:
         expected = foreseen.get(claim["metadata"]["name"])
-        # Its node may be there before its status says so.
+        # The node may exist before the NodeClaim's status names it.
         named = provider_id(claim) or (expected.provider_id if expected is not None else "")
         node = by_id.get(named) if named else None
         if node is not None:
@@ -52,19 +52,19 @@ def places(
         if is_going(node) or (owner is not None and (is_going(owner) or not condition_is(owner, INITIALIZED))):
             continue
         if owner is None and pool_of(node) and INITIALIZED_LABEL not in (node["metadata"].get("labels") or {}):
-            continue  # its NodeClaim is not in sight yet
+            continue  # its NodeClaim is not in the cache yet
         there.append(_occupied(_there(node, owner), node, running, pods_on, requests))
     return [*sorted(there, key=_name), *sorted(coming, key=_name)]
 
 
 def going(nodes: Iterable[Object], claims: Iterable[Object]) -> list[Object]:
-    """The nodes that are being deleted, or whose NodeClaim is: their pods will need others."""
+    """Nodes that are being deleted, or whose NodeClaim is. Their pods need other nodes."""
     leaving = {provider_id(claim) for claim in claims if is_going(claim)} - {""}
     return [node for node in nodes if is_going(node) or (node.get("spec") or {}).get("providerID") in leaving]
 
 
 def left(nodes: Iterable[Object], pods_on: PodsOn) -> list[Place]:
-    """Nodes that take no more pods, with those that are still there."""
+    """Nodes that accept no more pods, with the pods still on them."""
     found = [_there(node, None) for node in nodes]
     for place in found:
         place.pods = _running(pods_on(place.name))
@@ -72,7 +72,7 @@ def left(nodes: Iterable[Object], pods_on: PodsOn) -> list[Place]:
 
 
 def used(claims: Iterable[Object], pool: str, foreseen: Mapping[str, Instance]) -> Resources:
-    """What the nodes of a NodePool have together, those on their way too; `nodes` is how many they are."""
+    """Total capacity of a NodePool's nodes including in-flight ones; `nodes` is their number."""
     sum_: Resources = {NODES: 0}
     for claim in claims:
         if pool_of(claim) != pool:
@@ -85,7 +85,7 @@ def used(claims: Iterable[Object], pool: str, foreseen: Mapping[str, Instance]) 
 
 
 def _coming(claim: Object, node: Object | None, instance: Instance | None) -> Place | None:
-    """Taints of a starting node, and those that others take off, are no obstacle to what is not there yet."""
+    """Startup taints and ephemeral taints are ignored: they are removed before pods arrive."""
     status = claim.get("status") or {}
     has = allocatable(node) if node is not None else {}
     has = has or amounts(status.get("allocatable")) or (dict(instance.allocatable) if instance is not None else {})

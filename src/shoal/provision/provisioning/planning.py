@@ -1,6 +1,6 @@
-"""Who works out the plan: this process while there is little to think about, another one otherwise.
+"""Chooses where a plan is computed: in this process for few pods, in the solver process otherwise.
 
-What is sent there is no more of each pod than planning looks at, and only their uids come back.
+Only the pod fields that planning reads are sent, and only pod uids come back.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ log = logging.getLogger(__name__)
 Object = dict[str, Any]
 
 FEW = 40
-"""Pods that are placed at once, where they are: some milliseconds."""
+"""Up to this many pods are planned in this process, which takes some milliseconds."""
 LONGEST = 60.0
-"""Seconds for Karpenter's rule: what is placed by then is the plan."""
+"""Time limit in seconds for Karpenter's algorithm. Pods placed by then form the plan."""
 _PLANNED = "shoal.provision.provisioning.elsewhere:planned"
 _METADATA = ("name", "namespace", "uid", "labels", "creationTimestamp", "deletionTimestamp")
 _SPEC = (
@@ -34,7 +34,7 @@ _SPEC = (
     *("overhead", "resources", "resourceClaims"),
 )
 _ASKS = frozenset(("affinity", "topologySpreadConstraints"))
-"""What pods say of other pods is in these."""
+"""Fields in which pods select other pods."""
 _CONTAINER = ("name", "resources", "ports", "restartPolicy")
 
 
@@ -43,7 +43,7 @@ class Planner:
         self._optimal, self._pool = planner == OPTIMAL, pool
 
     async def plan(self, question: Question) -> tuple[Plan, Report | None]:
-        """With what is known of its price, where somebody looked for a better one."""
+        """Returns the plan, with a report if the solver tried to improve it."""
         few = len(question.pods) <= FEW
         found = simulate(question) if few or self._pool is None else None
         if self._pool is None:
@@ -60,12 +60,12 @@ class Planner:
 
 
 def is_worth_it(plan: Plan) -> bool:
-    """Whether there may be a cheaper plan: a pod alone has the cheapest node for it, and could not join another."""
+    """False if no cheaper plan can exist: a single pod already has its cheapest node and could not join another."""
     return any(len(claim.pods) > 1 for claim in plan.claims)
 
 
 def light(question: Question) -> Question:
-    """The same question, with no more of its pods than it takes to answer it."""
+    """Returns the input with pods reduced to the fields that planning reads."""
     peers = _Peers(question)
     return replace(
         question,
@@ -76,7 +76,7 @@ def light(question: Question) -> Question:
 
 
 def restored(plan: Plan, question: Question) -> Plan:
-    """With the pods of the question in place of what stands for them."""
+    """Replaces the stripped pods of the results by those of the input."""
     by_uid = {pod["metadata"]["uid"]: pod for pod in question.pods}
 
     def pod(bare: Object) -> Object:
@@ -92,7 +92,7 @@ def restored(plan: Plan, question: Question) -> Plan:
 
 
 class _Peers:
-    """Pods that are somewhere: those that nobody can tell apart are one object, which is sent once."""
+    """Pods already on nodes. Pods that no selector can distinguish share one object, which is sent once."""
 
     def __init__(self, question: Question) -> None:
         self._keys = selector_keys(question)
@@ -101,7 +101,7 @@ class _Peers:
         self._known: dict[object, Object] = {}
 
     def of(self, place: Place) -> list[Object]:
-        """Without those that leave, or are not looked at."""
+        """Pods of the node without those that are rescheduled or irrelevant."""
         return [self._peer(pod) for pod in place.pods if self._stays(pod)]
 
     def _stays(self, pod: Object) -> bool:

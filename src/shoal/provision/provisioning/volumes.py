@@ -1,7 +1,7 @@
-"""What the volumes of a pod ask of its node: zones, mostly; and which volumes nothing can be done about. Pure.
+"""Node requirements of a pod's volumes, mostly zones, and errors of unusable volumes. Pure.
 
-A volume that exists is where it is; one that waits for its first pod will be made where its StorageClass allows. Each
-may have alternatives, and a pod with several volumes has all ways to combine them.
+A bound volume has a fixed topology. An unbound volume that waits for its first pod is created where its StorageClass
+allows. Each volume may have alternatives; a pod with several volumes has all their combinations.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from shoal.provision.simulation.asking import expressed, normalized
 
 Object = dict[str, Any]
 Find = Callable[[str, str], Object | None]
-"""By name and namespace; the namespace of what has none is empty."""
+"""Looks up by name and namespace; the namespace of cluster-scoped objects is empty."""
 
 BOUND = "pv.kubernetes.io/bind-completed"
 
 
 class Unusable(ValueError):
-    """Why the pod cannot run wherever it is put."""
+    """The pod cannot run on any node because of a volume."""
 
 
 def volume_alternatives(pod: Object, claims: Find, volumes: Find, classes: Find) -> tuple[Requirements, ...]:
-    """None: its volumes go anywhere. Unusable: they go nowhere."""
+    """Empty: the volumes impose nothing. Raises UnusableVolumeError if no node can satisfy them."""
     found: list[Requirements] = []
     for volume in (pod.get("spec") or {}).get("volumes") or ():
         claim = _claim(pod, volume, claims)
@@ -80,7 +80,7 @@ def _of_claim(claim: Object, volumes: Find, classes: Find) -> list[Requirements]
 
 
 def _of_volume(volume: Object) -> list[Requirements]:
-    """The hostname of a volume that is on its node is passed over: the pod is about to have another node."""
+    """The hostname requirement of a local volume is dropped: the pod is about to move to another node."""
     spec = volume.get("spec") or {}
     local = "local" in spec or "hostPath" in spec
     found = []

@@ -1,4 +1,4 @@
-"""What a round decided, as a plan: claims with their types by price, what their pods ask, and why others got nothing.
+"""Converts the scheduler's state to Results: claims with types by price, pod constraints and failure reasons.
 
 Pure.
 """
@@ -25,7 +25,7 @@ from shoal.provision.simulation.templates import SIMULATED, Template
 Object = dict[str, Any]
 
 MOST_TYPES = 600
-"""In a claim: the cheapest ones."""
+"""Maximum number of types in a claim; the cheapest are kept."""
 TOO_FEW = "the cheapest types that a claim may name do not have the variety that minValues asks for"
 
 
@@ -52,7 +52,7 @@ def answer(round_: Round) -> Plan:
 
 
 class _Finish:
-    """Claims that are alike share what can be shared: there may be thousands."""
+    """Caches by state: equal claims share their computed fields, as there may be thousands."""
 
     def __init__(self, round_: Round) -> None:
         self._round = round_
@@ -133,26 +133,31 @@ class _Finish:
 
 
 def decided(template: Template, requirements: Requirements) -> dict[str, str]:
-    """One value for each label that the pool leaves open: no instance type decides it, so the node gets it from us."""
+    """Chooses one value for each label that the pool leaves open. No instance type determines it, so the provisioner
+    sets it.
+    """
     open_ = (each for each in requirements.values() if each.key not in template.undefined and not each.absent)
     return {each.key: each.any() or _number(each) for each in open_ if not each.impossible}
 
 
 def _number(wanted: Requirement) -> str:
-    """Where any value will do, as for Exists: what pods that want the label are there for must have it."""
+    """Value for requirements that any value satisfies, such as Exists: pods that require the label need the node to
+    have it.
+    """
     return next(str(number) for number in range(len(wanted.values) + 1) if wanted.has(str(number)))
 
 
 def claim_name(pool: Pool, pods: Sequence[Object]) -> str:
-    """The same for the same pods: a NodeClaim that was made and forgotten is not made twice. A pod that has to leave
-    its node is not the same as when it had none."""
+    """Deterministic for the same pods, so that a NodeClaim of an interrupted attempt is not created twice. A pod that
+    leaves a node counts as different from the same pod without a node.
+    """
     named = sorted(f"{pod['metadata']['uid']} {(pod.get('spec') or {}).get('nodeName') or ''}" for pod in pods)
     text = "\n".join([pool.pool["metadata"].get("uid", ""), *named])
     return f"{pool.name[:50].rstrip('.-')}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def _with_least(requirements: Requirements, least: Sequence[tuple[str, int]]) -> Requirements:
-    """With minValues as they were relaxed."""
+    """Sets minValues as relaxed."""
     amounts = dict(least)
     return Requirements(
         replace(each, min_values=amounts[each.key]) if each.key in amounts else each for each in requirements.values()
@@ -160,6 +165,6 @@ def _with_least(requirements: Requirements, least: Sequence[tuple[str, int]]) ->
 
 
 def _lowest(overheads: Sequence[Resources]) -> Resources:
-    """What every one of them has."""
+    """Resources that every overhead has, each at its minimum."""
     names = set.intersection(*(set(each) for each in overheads))
     return {name: min(each[name] for each in overheads) for name in sorted(names)}

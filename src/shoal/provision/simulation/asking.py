@@ -1,7 +1,7 @@
-"""What a pod asks for, and what is left of it when preferences are given up one after another. Pure.
+"""Scheduling data of a pod, and the relaxation of its preferences. Pure.
 
-The alternatives of required node affinity are tried in order, the heaviest preference is taken for a requirement
-first; `relaxed` is one step down, in Karpenter's order.
+Terms of required node affinity are tried in order, and the heaviest preference is treated as required first.
+`Preferences.relax` gives up one preference, in Karpenter's order.
 """
 
 from __future__ import annotations
@@ -29,26 +29,28 @@ ALIASES = {
     "beta.kubernetes.io/os": SYSTEM,
     "beta.kubernetes.io/instance-type": INSTANCE_TYPE,
 }
-"""Labels of old, which mean what new ones say."""
+"""Deprecated labels and the labels that replace them."""
 ANY_PREFER = {"operator": "Exists", "effect": PREFER_NO_SCHEDULE}
 
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """The part of a pod that can be relaxed."""
+    """The relaxable part of a pod."""
 
     terms: tuple[Object, ...] = ()
-    """The alternatives of its required node affinity."""
+    """Alternatives of its required node affinity."""
     liked: tuple[Object, ...] = ()
-    """Preferred node affinity, the heaviest first."""
+    """Preferred node affinity, heaviest first."""
     near: tuple[Object, ...] = ()
     far: tuple[Object, ...] = ()
-    """Preferred affinity and anti-affinity to pods, the heaviest first."""
+    """Preferred pod affinity and anti-affinity, heaviest first."""
     spreads: tuple[Object, ...] = ()
     tolerations: tuple[Object, ...] = ()
 
     def relaxed(self, tolerate: bool) -> Wishes | None:
-        """`tolerate`: somebody has a PreferNoSchedule taint. None: there is nothing left to give up."""
+        """Returns the preferences without the next one to give up; None if nothing is left.
+        `tolerate_prefer_no_schedule`: a NodePool has a PreferNoSchedule taint.
+        """
         if len(self.terms) > 1:
             return replace(self, terms=self.terms[1:])
         if self.near:
@@ -69,23 +71,23 @@ class Wishes:
 
 @dataclass(slots=True, eq=False)
 class Asking:
-    """Of all pods that ask for the same."""
+    """Shared by all pods with equal constraints."""
 
     namespace: str
     labels: Mapping[str, str]
-    """Those that anybody selects by."""
+    """Labels that any pod selector uses."""
     selector: Mapping[str, str]
     requests: Resources
     ports: frozenset[HostPort]
     together: tuple[Object, ...]
     apart: tuple[Object, ...]
-    """Required terms of affinity and anti-affinity to pods."""
+    """Required terms of pod affinity and anti-affinity."""
     wishes: Wishes
     volumes: tuple[Requirements, ...] = ()
     problem: str = ""
-    """Why no node will be bought for it, whatever there is."""
+    """Why no node can be bought for the pod, whatever is available."""
     steps: list[Wishes] = field(default_factory=list)
-    """What `wishes` are relaxed to, as far as it was needed."""
+    """Relaxations of `preferences`, computed as far as needed."""
 
 
 def asking(
@@ -125,13 +127,13 @@ def asking(
 
 
 def required(selector: Mapping[str, str], wishes: Wishes) -> Requirements:
-    """What a node must have: the nodeSelector and the first of the alternatives that are left."""
+    """Returns the hard requirements: the nodeSelector and the first remaining affinity term."""
     found = normalized(requirement(key, IN, (value,)) for key, value in selector.items())
     return found.union(expressed(wishes.terms[0])) if wishes.terms else found
 
 
 def wanted(selector: Mapping[str, str], wishes: Wishes) -> Requirements:
-    """With the heaviest preference, as if it were required."""
+    """Returns the hard requirements with the heaviest preference treated as required."""
     found = required(selector, wishes)
     return found.union(expressed(wishes.liked[0].get("preference") or {})) if wishes.liked else found
 

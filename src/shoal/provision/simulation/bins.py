@@ -1,7 +1,7 @@
-"""The nodes of a simulation: places that were there, and claims that it makes, in the order they are tried. Pure.
+"""Nodes of a simulation: existing nodes and in-flight NodeClaims, in the order in which they are tried. Pure.
 
-Claims with fewer pods come first; one that got a pod comes before all others that have as many, and a new one after
-them: what a stable sort by the number of pods makes of them, pod after pod.
+Claims with fewer pods come first. A claim that got a pod comes before all others with the same count, and a new claim
+after them: this equals a stable sort by pod count after each pod.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FEW = 24
 
 
 class Spot:
-    """A place that was there."""
+    """An existing node."""
 
     __slots__ = ("bit", "free", "host", "place", "ports", "state")
 
@@ -35,7 +35,7 @@ class Spot:
 
 
 class Claim:
-    """A node to be bought: `types` are those that can still hold its pods."""
+    """A node to be bought. `types` is the bit set of the types that can still hold its pods."""
 
     __slots__ = (
         "bit", "count", "host", "least", "number", "pods", "ports", "rank", "relaxed", "reserved", "state",
@@ -58,21 +58,21 @@ class Claims:
     def __init__(self) -> None:
         self.all: list[Claim] = []
         self.by_state: dict[State, int] = {}
-        """Bits of those in it."""
+        """Bit set of the claims in each state."""
         self._counts: list[int] = []
         self._buckets: dict[int, OrderedDict[Claim, None]] = {}
         self._bits: dict[int, int] = {}
         self._first = 0
 
     def append(self, claim: Claim) -> None:
-        """One with its first pod."""
+        """Adds a claim with its first pod."""
         self.all.append(claim)
         claim.count, claim.rank = 1, len(self.all)
         self._put(claim)
         self.by_state[claim.state] = self.by_state.get(claim.state, 0) | claim.bit
 
     def moved(self, claim: Claim, state: State) -> None:
-        """It got a pod, and is now in this state."""
+        """Records that the claim got a pod and is now in this state."""
         bucket = self._buckets[claim.count]
         del bucket[claim]
         self._bits[claim.count] ^= claim.bit
@@ -94,7 +94,7 @@ class Claims:
             claim.state = state
 
     def among(self, bits: int) -> Iterator[Claim]:
-        """In order."""
+        """Yields the claims in the bit set, in order."""
         for count in self._counts:
             some = self._bits[count] & bits
             if not some:
@@ -122,5 +122,5 @@ class Claims:
 
 
 def _rank(claim: Claim) -> int:
-    """Its place among those with as many pods."""
+    """Position among the claims with the same pod count."""
     return claim.rank

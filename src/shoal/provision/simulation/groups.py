@@ -1,7 +1,7 @@
-"""Pods counted by topology domain: for a spread constraint, or a term of affinity or anti-affinity. Pure.
+"""Counts pods by topology domain for a spread constraint or an affinity or anti-affinity term. Pure.
 
-One group serves all pods that say the same. A domain is a value of the label `key`; of the hostname every node has
-its own, and which nodes are full, or have any, is kept as bits beside the counts.
+One group serves all pods with the same constraint. A domain is a value of the label `key`. For the hostname every node
+is a domain; full and nonempty nodes are kept as bit sets beside the counts.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ Object = dict[str, Any]
 
 SPREAD, TOGETHER, APART = "topology spread", "pod affinity", "pod anti-affinity"
 EVERY = (NO_SCHEDULE, NO_EXECUTE, PREFER_NO_SCHEDULE)
-"""Effects of taints: here even a preference is held first."""
+"""Taint effects. PreferNoSchedule counts here too, until it is relaxed."""
 _NONE: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """The nodes that count for a spread constraint."""
+    """Nodes that count for a spread constraint."""
 
     alternatives: tuple[Requirements, ...] = ()
-    """None: all do."""
+    """Empty: all nodes count."""
     tolerations: tuple[Object, ...] | None = None
-    """None: whatever their taints."""
+    """None: taints are ignored."""
 
     def matches(self, requirements: Requirements, taints: Sequence[Object]) -> bool:
         if self.alternatives and not any(requirements.compatible(each) for each in self.alternatives):
@@ -43,7 +43,7 @@ ALL = Filter()
 
 
 class Group:
-    """`version` grows with every change: what was worked out from it is out of date."""
+    """`version` grows with every change and invalidates values computed from the group."""
 
     __slots__ = (
         "_matches", "any", "by_host", "counts", "filter", "key", "kind", "max_skew", "min_domains",
@@ -67,9 +67,9 @@ class Group:
         self.counts: dict[str, int] = {}
         self.version = 0
         self.any = [0, 0]
-        """Bits of places, and of claims, that have one; only of hosts."""
+        """Bit sets of existing nodes and of claims that have a counted pod; only for hostname groups."""
         self.over = [[0, 0], [0, 0]]
-        """Those that can take none more: of pods that do not count themselves, and that do."""
+        """Bit sets of full nodes, for pods that the group does not select and for pods that it selects."""
         self._matches: dict[tuple[int, int], bool] = {}
 
     def selects(self, namespace: str, labels: Mapping[str, str]) -> bool:
@@ -84,7 +84,7 @@ class Group:
         self.version += 1
 
     def record_host(self, host: str, side: int, bit: int, pods: int = 1) -> None:
-        """`side`: 0 is a place that was there, 1 a new claim."""
+        """`origin`: 0 is an existing node, 1 a new claim."""
         self.record(host, pods)
         count = self.counts[host]
         self.any[side] |= bit
@@ -95,7 +95,7 @@ class Group:
             self.over[1][side] |= bit
 
     def counted(self, state: State, taints: Sequence[Object]) -> bool:
-        """Whether pods on such a node count at all."""
+        """True if pods on such a node count at all."""
         if self.filter is ALL:
             return True
         name = (id(state), id(taints))
@@ -105,7 +105,9 @@ class Group:
         return known
 
     def domains(self, counts_itself: bool, mine: Requirement | None, its: Requirement | None) -> frozenset[str]:
-        """Where a pod may go; `mine`: what it requires of the label, `its`: what the node's is. Not for hosts."""
+        """Domains a pod may go to. `pod_requirement`: the pod's requirement on the label; `node_requirement`: the
+        node's. Not for hostname groups.
+        """
         if self.kind == SPREAD:
             return self._spread(counts_itself, mine, its)
         if self.kind == TOGETHER:
@@ -128,12 +130,12 @@ class Group:
         found = frozenset(domain for domain in populated if _has(its, domain))
         if found or populated or not counts_itself:
             return found
-        # The first of several that want to be together goes wherever it can.
+        # The first pod of a group with self-affinity may go to any domain.
         free = [domain for domain in self.counts if _has(mine, domain) and _has(its, domain)]
         return frozenset((min(free),)) if free else _NONE
 
     def is_first(self, counts_itself: bool, mine: Requirement | None) -> bool:
-        """Of affinity by host: it may go to a host that has none."""
+        """For hostname affinity: the pod may go to a host without a matching pod."""
         if not counts_itself or not self.version:
             return counts_itself
         return mine is not None and not any(count and mine.has(domain) for domain, count in self.counts.items())

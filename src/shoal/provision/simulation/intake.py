@@ -1,4 +1,4 @@
-"""The start of a round: what pods ask for, those that ask for the same together, and the places there are. Pure."""
+"""Prepares a scheduler run: groups pods with equal constraints and orders existing nodes. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ASKED = (
 
 
 def askings(question: Question, keys: Collection[str]) -> dict[str, Asking]:
-    """By uid. `keys`: the labels of pods that anybody selects by."""
+    """Returns PodData by pod uid. `keys`: pod labels that any selector uses."""
     known: dict[tuple[bytes, str, tuple[frozenset[Requirement], ...]], Asking] = {}
     found = {}
     for pod in question.pods:
@@ -41,12 +41,12 @@ def askings(question: Question, keys: Collection[str]) -> dict[str, Asking]:
 
 
 def in_order(places: Iterable[Place]) -> list[Place]:
-    """Those that are initialised first, then by name."""
+    """Initialized nodes first, then by name."""
     return sorted(places, key=lambda place: (not place.initialized, place.name))
 
 
 class Spots:
-    """The places, in the order they are tried."""
+    """Existing nodes in the order in which they are tried."""
 
     def __init__(self, places: Sequence[Place], askings: Iterable[Asking], topology: Topology) -> None:
         keys = frozenset(key for each in {id(each): each for each in askings}.values() for key in _keys(each))
@@ -54,7 +54,7 @@ class Spots:
         known: dict[Any, Existing] = {}
         self.all: list[Spot] = []
         self.by_state: dict[State, int] = {}
-        """Bits of those in it; one that is overfull takes nothing more and is not among them."""
+        """Bit set of the nodes in each state. A node with negative free resources accepts nothing and is left out."""
         self.by_name: dict[str, Spot] = {}
         self.settling = 0
         for number, place in enumerate(places):
@@ -71,7 +71,7 @@ class Spots:
 
 
 def _name(pod: Object, labels: Mapping[str, str]) -> bytes:
-    """Pods with the same one ask for the same."""
+    """Pods with equal signatures have equal constraints."""
     spec = pod.get("spec") or {}
     asked: Object = {name: spec[name] for name in _ASKED if name in spec}
     for field in ("containers", "initContainers"):
@@ -84,7 +84,7 @@ def _name(pod: Object, labels: Mapping[str, str]) -> bytes:
 
 
 def _keys(asked: Asking) -> Iterable[str]:
-    """The labels of nodes that make a difference to it."""
+    """Node labels that the pod's constraints refer to."""
     wishes = asked.wishes
     yield from (ALIASES.get(key, key) for key in asked.selector)
     terms = [*wishes.terms, *(each.get("preference") or {} for each in wishes.liked)]

@@ -1,4 +1,4 @@
-"""Which of many have enough of something: a set of bits for every amount there is, found by bisection. Pure."""
+"""Bit sets of the elements with at least a given amount, one per distinct amount, found by bisection. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shoal.fit.resources import Resources
 
 
 class Ladder:
-    """Of one resource. Bit n of a mask is the n-th of those it was made of."""
+    """One resource. Bit n of a mask is the n-th element it was built from."""
 
     __slots__ = ("_masks", "_values")
 
@@ -29,7 +29,7 @@ class Ladder:
         return self._masks[0] & ~self._masks[bisect_right(self._values, amount)]
 
     def highest(self, among: int) -> int:
-        """The most that any of these has."""
+        """Maximum amount among these elements."""
         for number in range(len(self._values) - 1, -1, -1):
             if self._masks[number] & among:
                 return self._values[number]
@@ -42,7 +42,7 @@ class Ladders:
         self._by_name = {name: Ladder([each.get(name, 0) for each in many]) for name in names}
 
     def holding(self, requests: Resources, used: Resources) -> int:
-        """Those that have what is requested on top of what is used. What is not requested is not looked at."""
+        """Elements that have the requests on top of what is used. Resources that are not requested are ignored."""
         mask = -1
         for name, amount in requests.items():
             ladder = self._by_name.get(name)
@@ -52,7 +52,7 @@ class Ladders:
         return mask
 
     def within(self, limits: Resources) -> int:
-        """Those that have no more than this of anything."""
+        """Elements that exceed no limit."""
         mask = -1
         for name, amount in limits.items():
             ladder = self._by_name.get(name)

@@ -1,7 +1,7 @@
-"""What the planning of nodes speaks of: where pods could go, what could be bought, the question and its answer. Pure.
+"""Input and results of the scheduling simulation. Pure.
 
-A `Question` is all that one look at a cluster knows; whoever answers it (`rule.simulate`, the solver) only reads it,
-and it can be sent to another process. A `Plan` says enough for somebody else to pack the same pods anew.
+A `SchedulingInput` holds everything known about a cluster at one time. The simulation and the solver only read it, and
+it can be pickled to another process. `Results` hold enough for the solver to pack the same pods again.
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ from shoal.provision.cloudprovider import InstanceType
 Object = dict[str, Any]
 
 NODES = "nodes"
-"""Among the limits of a NodePool: how many."""
+"""Key of the node count among the limits of a NodePool."""
 RESPECT, IGNORE = "Respect", "Ignore"
-"""Preferences of pods: held as long as it goes, or not looked at."""
+"""Preference policy. Respect: preferences hold as long as possible. Ignore: they are not considered."""
 STRICT, BEST_EFFORT, FALLBACK = "Strict", "BestEffort", "Fallback"
-"""minValues: Strict or BestEffort. Reserved offerings: Strict (wait for one) or Fallback (buy something else)."""
+"""minValues policy: Strict or BestEffort. Reserved offering mode: Strict (wait for a reservation) or Fallback (buy
+another offering).
+"""
 
 
 @dataclass(slots=True)
 class Place:
-    """A node, or a NodeClaim that will be one."""
+    """A node, or a NodeClaim that will become one."""
 
     name: str
     kind: str
@@ -35,26 +37,26 @@ class Place:
     labels: Mapping[str, str]
     taints: Sequence[Object]
     free: Resources
-    """Without what its pods take, and what DaemonSets will still take."""
+    """Without the requests of its pods and those of DaemonSet pods still to come."""
     ports: set[HostPort] = field(default_factory=set)
     pods: list[Object] = field(default_factory=list)
-    """Those that are there: other pods may want to be near them, or not."""
+    """Pods on the node: other pods may have affinity or anti-affinity to them."""
     claim: str = ""
-    """Of a node: its NodeClaim, which pods may have been promised."""
+    """NodeClaim of a node. Pods may be nominated to it."""
     initialized: bool = True
-    """It is tried before those that are not."""
+    """Initialized nodes are tried first."""
     settling: bool = False
-    """Only pods that have no node go there: it is not to be filled by moving pods."""
+    """Only pods without a node are placed here: the node is not filled by moving pods."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A NodePool that may buy, with what it may buy."""
+    """A NodePool that may buy, with the types it may buy."""
 
     pool: Object
     types: Sequence[InstanceType]
     used: Resources
-    """Of its limits, by the nodes it has; `nodes` is their number."""
+    """Usage of its limits by existing nodes; `nodes` is their number."""
     limits: Resources
 
     @property
@@ -65,21 +67,21 @@ class Pool:
 @dataclass(frozen=True, slots=True)
 class Question:
     pods: Sequence[Object]
-    """To be placed. Those that run somewhere are taken to leave it: they are not counted where they are."""
+    """Pods to place. Running pods are assumed to leave their node and are not counted there."""
     places: Sequence[Place] = ()
     pools: Sequence[Pool] = ()
     daemons: Sequence[Object] = ()
     """DaemonSets."""
     promised: Mapping[str, str] = field(default_factory=dict)
-    """Names of places by uid of the pods they were meant for: those keep them where they still can."""
+    """Name of the nominated node by pod uid. Pods keep it while it still fits."""
     others: Sequence[Place] = ()
-    """Nodes that take no pods, as those that are going; pods on them are still somewhere."""
+    """Nodes that accept no pods, such as nodes being deleted. Pods on them still count for topology."""
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Their labels, by name."""
+    """Namespace labels by name."""
     volumes: Mapping[str, Sequence[Requirements]] = field(default_factory=dict)
-    """By uid of a pod: what its volumes ask of a node, as alternatives."""
+    """By pod uid: node requirements of its volumes, as alternatives."""
     problems: Mapping[str, str] = field(default_factory=dict)
-    """By uid of a pod: why nothing can be done for it, such as a volume claim that does not exist."""
+    """By pod uid: why the pod cannot be scheduled, such as a missing volume claim."""
     preferences: str = RESPECT
     min_values: str = STRICT
     reserved: str = STRICT
@@ -87,18 +89,20 @@ class Question:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ask:
-    """What a pod of a new claim asks of its node, for whoever packs anew. Shared by pods that are alike."""
+    """Constraints of a pod of a new claim, for the solver. Shared by equal pods."""
 
     requirements: Requirements
-    """Its own as they were relaxed, its volumes', and the topology domains it was counted in."""
+    """Relaxed pod requirements, volume requirements, and the topology domains in which the pod was counted."""
     tolerations: tuple[Object, ...]
-    """As they were relaxed."""
+    """Relaxed tolerations."""
     most: tuple[tuple[int, int], ...] = ()
-    """Of a topology by host: a node with this pod has at most so many that count for it. Number of it and how many."""
+    """For hostname topologies: group index and the maximum number of counted pods on a node with this pod."""
     counts: frozenset[int] = frozenset()
-    """The topologies by host that it counts for."""
+    """Indexes of the hostname topology groups that count the pod."""
     bound: bool = False
-    """It moves only with all pods of its claim: it wants to be with another, or domains are kept free for it."""
+    """The pod moves only with all pods of its claim: it has affinity to another pod, or domains are kept free for
+    it.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,34 +110,34 @@ class NewClaim:
     pool: str
     name: str
     types: tuple[str, ...]
-    """The cheapest first; but where only so many can be had, the one that will come if all can."""
+    """Cheapest first. If offerings are limited, the type assigned if all claims launch comes first."""
     requirements: Requirements
-    """Of the pool, of the pods as relaxed, of their volumes and topology, and the types; no hostname."""
+    """Union of pool, relaxed pod, volume, topology and type requirements, without the hostname."""
     requests: Resources
-    """Of the pods and of the DaemonSets' pods together."""
+    """Total requests of the pods and of the DaemonSet pods."""
     pods: tuple[Object, ...]
     price: float
-    """Of the cheapest offering that can be had for it."""
+    """Price of the cheapest available offering."""
     min_values_relaxed: bool = False
     taints: tuple[Object, ...] = ()
-    """Of its offerings, besides those of the pool; every offering that it can be had of has just these."""
+    """Taints of its offerings besides those of the pool. Every matching offering has exactly these."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """What was chosen of labels that are left open, and that no instance type decides."""
+    """Chosen values of labels that the pool leaves open and that no instance type determines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     claims: tuple[NewClaim, ...] = ()
     nominations: tuple[tuple[Object, str, str], ...] = ()
-    """Pod, kind and name of the place that was there already."""
+    """Pod, and kind and name of the existing or in-flight node."""
     failures: tuple[tuple[Object, str], ...] = ()
     """Pod, and why it gets no node."""
     asks: Mapping[str, Ask] = field(default_factory=dict)
-    """By uid, of the pods of new claims."""
+    """By uid, for the pods of new claims."""
     waiting: tuple[tuple[Object, str], ...] = ()
-    """Pod, and which reservation it waits for: not a failure, another look will do."""
+    """Pod, and the reservation it waits for. Not a failure: it is retried."""
 
     @property
     def cost(self) -> float:
-        """Of the new claims, an hour."""
+        """Hourly cost of the new claims."""
         return sum(claim.price for claim in self.claims)

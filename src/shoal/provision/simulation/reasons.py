@@ -1,4 +1,4 @@
-"""Why a pod gets no node, in words: as specific as one look at the pools and their types can be. Pure."""
+"""Explains why a pod gets no node, as specifically as one check of the pools and their types allows. Pure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Reasons:
         return max(said)[1]
 
     def _against(self, asking: Asking, template: Template) -> tuple[int, str]:
-        """How far it got, and what stopped it there."""
+        """Returns how many checks passed, and the reason of the first failure."""
         wishes = asking.steps[-1]
         taint = untolerated(template.taints, wishes.tolerations, EVERY)
         if taint is not None:

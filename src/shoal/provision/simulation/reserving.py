@@ -1,4 +1,4 @@
-"""What there is only so much of: reservations that claims may draw on, and offerings with little room left. Pure."""
+"""Limited capacity: reservations, and offerings with a remaining count. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ LOST_RESERVATION = "its node would lose the reservation that it was to be had of
 
 
 class Reservations:
-    """A claim holds one of every reservation it might be had of: nobody knows yet which it will be."""
+    """A claim holds one unit of every reservation it may be launched from, because the choice is made only at
+    launch.
+    """
 
     def __init__(self, question: Question) -> None:
         self._strict = question.reserved == STRICT
@@ -26,7 +28,7 @@ class Reservations:
                         self._left[offering.reservation] = min(least, offering.reservation_capacity)
 
     def open(self, claim: Claim, state: State, types: int) -> tuple[frozenset[str], str]:
-        """What the claim could hold, and why that is not enough."""
+        """Returns the reservations the claim could hold, and why that is not enough."""
         suiting = claim.template.reservations(state, types)
         free = frozenset(name for name in suiting if name in claim.reserved or self._left[name] > 0)
         if self._strict and not free:
@@ -45,7 +47,7 @@ class Reservations:
 
 
 class Rooms:
-    """Offerings of which only so many can be had: every claim that depends on such has its seat in one."""
+    """Offerings with a remaining count. Every claim that depends on them is assigned to one."""
 
     def __init__(self) -> None:
         self._taken: dict[str, list[Claim]] = {}
@@ -53,7 +55,7 @@ class Rooms:
         self._wants: dict[Claim, list[Offering]] = {}
 
     def hold(self, claim: Claim, state: State, types: int) -> bool:
-        """Whether there is a seat for it, others moved if need be."""
+        """Returns True if an offering can be assigned, reassigning other claims if needed (bipartite matching)."""
         template = claim.template
         if template.unlimited(state) & types:
             self._leave(claim)
@@ -68,13 +70,13 @@ class Rooms:
         self._wants[claim] = sorted(wanted, key=lambda each: (each.price, each.name))
         if self._seated(claim, set()):
             return True
-        if before is not None:  # it stays what it was: somebody else may have its seat by now, but there is one
+        if before is not None:  # restore the claim: another claim may have its offering by now, but a matching exists
             self._wants[claim] = before
             self._seated(claim, set())
         return False
 
     def settled(self, claim: Claim) -> tuple[int, Offering]:
-        """In the end: the offering it will be of, if all can be had, and the number of its type."""
+        """Returns the final offering and the index of its type, if all claims launch."""
         template = claim.template
         offers = (template.offerings[number] for number in template.offers(claim.state, claim.types))
         by_price = sorted(offers, key=lambda each: (each[1].price, each[1].name))

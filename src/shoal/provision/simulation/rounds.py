@@ -1,8 +1,9 @@
-"""Karpenter's rule: pods by size, each onto the first node that will do; bought nodes keep all types that still fit.
+"""Karpenter's scheduling algorithm: pods by size, each onto the first feasible node; new nodes keep all types that
+still fit.
 
-Nodes that are there come first, then those bought in this round with the fewest pods first, then a new one of the
-heaviest NodePool that can. A pod that finds nothing gives up its preferences one by one, and then waits for another
-turn, as long as others are still being placed. Pure; what pods are alike in is worked out once.
+Existing nodes come first, then in-flight NodeClaims with the fewest pods, then a new NodeClaim of the heaviest feasible
+NodePool. A pod that fits nowhere relaxes its preferences one by one. Then it is queued again as long as other pods are
+still being placed. Pure. Pods with equal constraints share computed values.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ PLACED = "placed"
 
 
 class Round:
-    """One run of the rule; what it decided is in its fields."""
+    """One run of the algorithm. Its attributes hold the decisions."""
 
     def __init__(self, question: Question) -> None:
         self.question = question
@@ -52,11 +53,13 @@ class Round:
             pool.name: {name: amount - pool.used.get(name, 0) for name, amount in pool.limits.items()}
             for pool in question.pools
         }
-        """Of the limits."""
+        """Remaining limits by NodePool."""
         self._within: dict[str, dict[Template, int]] = {}
         self.nominated: list[tuple[Object, Spot]] = []
         self.failed: list[tuple[Object, Asking | None, str]] = []
-        """Pod, what it asks for, and what kept it waiting: nothing, if it is not a reservation."""
+        """Pod, its PodData (None for an invalid pod), and the reservation it waits for or the error; empty if there is
+        neither.
+        """
         self._progress = 0
         self.askings = askings(question, keys)
         distinct = [each for each in {id(each): each for each in self.askings.values()}.values() if not each.problem]
@@ -80,7 +83,7 @@ class Round:
             pod = queue[0]
             uid = pod["metadata"]["uid"]
             if last.get(uid) == len(queue):
-                break  # all that are left were tried since the last one was placed
+                break  # every queued pod was tried since the last placement
             queue.popleft()
             waits[uid] = self._try(pod, self.shapes.first(self.askings[uid]))
             if waits[uid] != PLACED:
@@ -91,7 +94,7 @@ class Round:
             self.failed.append((pod, self.askings[uid], waits.get(uid, "")))
 
     def _try(self, pod: Object, shape: Shape) -> str:
-        """PLACED, or which reservation it waits for, if any."""
+        """Returns PLACED, or the reservation the pod waits for, or ""."""
         first = shape
         if first.failed_at == self._progress:
             return first.failure
@@ -165,7 +168,7 @@ class Round:
                     continue
                 if shape.ports:
                     types &= ~claim.template.clashing(shape.ports)
-                permanent = False  # what keeps it away now may be given back
+                permanent = False  # a reservation or offering that is taken now may be released
                 if self._add(pod, shape, claim, state, types) == PLACED:
                     return True
             if permanent:
@@ -173,7 +176,7 @@ class Round:
         return False
 
     def _to_new(self, pod: Object, shape: Shape) -> str:
-        """PLACED; or what it waits for, if that is so."""
+        """Returns PLACED, or the reservation the pod waits for, or ""."""
         if not shape.scope.allows_new():
             return ""
         for template in self.templates:
@@ -227,7 +230,7 @@ class Round:
             self._count(group, state, side, bit, host)
 
     def _count(self, group: Group, state: State, side: int, bit: int, host: str) -> None:
-        """Of anti-affinity every domain the pod might end up in; of the others only one that is certain."""
+        """Anti-affinity counts every possible domain of the node. Other groups count only a domain that is certain."""
         if group.by_host:
             group.record_host(host, side, bit)
             return
@@ -252,7 +255,7 @@ class Round:
         return clash(shape.ports, claim.ports) or not types & ~claim.template.clashing(shape.ports)
 
     def _limited(self, template: Template) -> int:
-        """The types that the limits of the pool still allow."""
+        """Types that the remaining limits of the pool allow."""
         known = self._within.setdefault(template.name, {})
         found = known.get(template)
         if found is None:
@@ -262,7 +265,7 @@ class Round:
         return found
 
     def _take_limits(self, template: Template, types: int) -> None:
-        """Any of its types may come: the largest counts."""
+        """Subtracts the largest of the types, because any of them may be launched."""
         left = self.left[template.name]
         for name in left:
             left[name] -= 1 if name == NODES else template.capacity.highest(name, types)

@@ -1,4 +1,6 @@
-"""Karpenter's rule, the door to it: a question in, a plan out. Pure; `rounds` has the rule itself."""
+"""Entry point of Karpenter's scheduling algorithm: SchedulingInput to Results. Pure. The algorithm is in
+`scheduler`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from shoal.provision.simulation.rounds import Round
 
 
 def simulate(question: Question, stop: Callable[[], bool] | None = None) -> Plan:
-    """`stop` says when there is no more time: what is placed by then is the plan."""
+    """When `stop` returns True, the pods placed so far form the results."""
     round_ = Round(question)
     round_.run(stop or (lambda: False))
     return answer(round_)

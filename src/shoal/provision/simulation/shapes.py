@@ -1,7 +1,7 @@
-"""Pods that are alike, at one step of their relaxation; and what the state of a node means to them. Pure.
+"""Equivalence classes of pods at one relaxation step, and which node states they accept. Pure.
 
-A `Scope` is all that decides whether a node in a given state will do, but for room: shapes that differ in size only
-share one. What it found is kept until one of the groups it looked at changes.
+A `ConstraintSet` holds everything but resources that decides whether a node in a given state is feasible. Classes that
+differ only in requests share one. Its cached options are dropped when one of its topology groups changes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Scope:
         self._stamp = 0
 
     def refresh(self) -> None:
-        """To be called before questions, once per pod."""
+        """Must be called once per pod before the other methods."""
         stamp = 0
         for group, _ in self._groups:
             stamp += group.version
@@ -52,14 +52,14 @@ class Scope:
             self._known.clear()
 
     def options(self, state: State) -> tuple[State, ...]:
-        """What a node in this state would become, the first choice first; nothing: it will not do."""
+        """Possible states of the node with the pod, preferred first; empty if infeasible."""
         known = self._known.get(state)
         if known is None:
             known = self._known[state] = self._options(state)
         return known
 
     def hosts(self, side: int) -> int:
-        """Bits of the places (0) or claims (1) that the topologies by host allow."""
+        """Bit set of existing nodes (0) or claims (1) that the hostname topologies allow."""
         allowed = -1
         for group, itself in self._hosts:
             if group.kind == APART:
@@ -71,7 +71,7 @@ class Scope:
         return allowed
 
     def allows_new(self) -> bool:
-        """Whether a node that nobody is on yet is allowed, as far as hosts go."""
+        """True if the hostname constraints allow an empty new node."""
         if self.host is not None and not self.host.has(_NEW):
             return False
         for group, itself in self._hosts:
@@ -125,7 +125,7 @@ class Shape:
         self.requests, self.ports = asking.requests, asking.ports
         self.owned, self.opposing = owned, opposing
         self.refused: dict[tuple[State, ...], int] = {}
-        """Claims that have no room for it: bits, by what they would become. Room only gets less."""
+        """By options: bit set of claims without room for the class. Room only decreases."""
         self.refused_places = 0
         self.failed_at = -1
         self.failure = ""
@@ -133,7 +133,7 @@ class Shape:
         self._seen = 0
 
     def counted(self, topology: Topology) -> list[Group]:
-        """The groups that it counts for."""
+        """Topology groups that count the pods of this class."""
         groups = topology.groups
         if self._seen != len(groups):
             namespace, labels = self.asking.namespace, self.asking.labels
@@ -143,7 +143,7 @@ class Shape:
 
 
 class Shapes:
-    """Makes them, each once."""
+    """Creates each class once."""
 
     def __init__(self, topology: Topology, tolerate: bool) -> None:
         self._topology, self._tolerate = topology, tolerate
@@ -153,7 +153,9 @@ class Shapes:
         self.opposing: dict[int, tuple[Group, ...]] = {}
 
     def oppose(self, asking: Asking) -> None:
-        """To be called for all before the first shape is made: everybody must know whom to keep away from."""
+        """Must be called for all pods before the first class is created, so that every class knows all anti-affinity
+        groups.
+        """
         self.opposing[id(asking)] = self._topology.opposing(asking)
 
     def first(self, asking: Asking) -> Shape:

@@ -1,7 +1,7 @@
-"""What is known of a node that pods are put on: requirements that grow narrower, step by step. Pure.
+"""Requirements of a node while pods are added to it; each pod narrows them. Pure.
 
-Equal ones are one object, and every step from one to another is worked out once: many pods ask for the same, and
-many nodes are in the same state. The hostname is not among them: it is each node's own.
+Equal states are one object, and each transition is computed once: many pods have the same requirements and many nodes
+are in the same state. The hostname is not part of the state, because it differs for every node.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ Object = dict[str, Any]
 
 
 class Side(Protocol):
-    """Where nodes are from: they have its taints, and their states belong to it."""
+    """Source of nodes: an existing node or a NodeClaim template. Nodes have its taints, and their states belong to
+    it.
+    """
 
     taints: Sequence[Object]
 
@@ -33,14 +35,16 @@ class State:
         self._pinned: dict[tuple[str, frozenset[str]], State | None] = {}
 
     def after(self, wanted: Requirements) -> State | None:
-        """With a pod that wants this; None: it cannot be there. `wanted` is compared by identity."""
+        """State with a pod that has these requirements; None if they are incompatible. `requirements` is compared by
+        identity.
+        """
         known = self._after.get(id(wanted))
         if known is None:
             known = self._after[id(wanted)] = (wanted, self.side.after(self, wanted) if wanted else self)
         return known[1]
 
     def pinned(self, key: str, domains: frozenset[str]) -> State | None:
-        """With the label's value among these."""
+        """State with the label restricted to these values."""
         try:
             return self._pinned[key, domains]
         except KeyError:
@@ -49,7 +53,7 @@ class State:
 
 
 class Existing:
-    """Nodes that are there, or whose labels are known: nothing about them changes."""
+    """Nodes whose labels are known. Their state never changes."""
 
     def __init__(self, labels: Mapping[str, str], taints: Sequence[Object]) -> None:
         self.labels, self.taints = labels, taints
@@ -65,7 +69,7 @@ class Existing:
 def existing(
     labels: Mapping[str, str], taints: Sequence[Object], keys: frozenset[str], known: dict[Any, Existing]
 ) -> Existing:
-    """One for all nodes that are alike as far as anybody asks: by labels with these keys, and by taints."""
+    """Returns one origin for all nodes that have the same taints and the same values for the labels `keys`."""
     seen = {key: labels[key] for key in keys if key in labels}
     marks = frozenset((taint.get("key"), taint.get("value"), taint.get("effect")) for taint in taints)
     name = (frozenset(seen.items()), marks)
@@ -76,7 +80,7 @@ def existing(
 
 
 class Interned:
-    """Requirements by content: those that are equal are one object."""
+    """Interns Requirements: equal ones are one object."""
 
     def __init__(self) -> None:
         self._known: dict[frozenset[Requirement], Requirements] = {}

@@ -1,7 +1,7 @@
-"""A NodePool as the nodes it could buy: its types with what DaemonSets leave of them, its requirements and taints.
+"""NodeClaim templates: a NodePool's requirements, taints and types, with DaemonSet overhead subtracted.
 
-Offerings of one pool with taints of their own make a template of their own each: a claim is for one of them.
-Sets of types and of offerings are whole numbers, a bit for each. Pure.
+Offerings of a pool with their own taints form a separate template for each set of taints, because a claim is for one of
+them. Sets of types and offerings are integers with one bit per element. Pure.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from shoal.provision.simulation.states import State, only
 Object = dict[str, Any]
 
 SIMULATED = (REGISTERED_LABEL, INITIALIZED_LABEL)
-"""Labels that a node will have in the end; only DaemonSets ask for them."""
+"""Labels that a node will have when it is ready. Only DaemonSets select them."""
 
 
 class Template:
-    """Its own states: `base` is that of a node without pods."""
+    """Origin of new nodes. `empty_state` is the state of a node without pods."""
 
     def __init__(self, pool: Pool, types: Sequence[InstanceType], more: tuple[Object, ...], daemons: Sequence[Daemon]):
         self.pool, self.name, self.more = pool, pool.name, more
@@ -112,19 +112,19 @@ class Template:
         return self.state(state.requirements.without(key).add((pin,)))
 
     def offers(self, state: State, types: int) -> list[int]:
-        """The numbers of the offerings that a claim in this state, with these types, could be had of."""
+        """Indexes of the offerings that match the state and these types."""
         mask = self._offers[state]
         return [n for n, (number, _) in enumerate(self.offerings) if mask >> n & 1 and types >> number & 1]
 
     def unlimited(self, state: State) -> int:
-        """The types that can be had in this state as often as one likes."""
+        """Types that are available in this state without a count limit."""
         found = self._unlimited.get(state)
         if found is None:
             found = self._unlimited[state] = self._offered(self._offers[state] & self._endless)
         return found
 
     def reservations(self, state: State, types: int) -> list[str]:
-        """Of those, the reserved ones: whose they are."""
+        """Reservation ids of the matching reserved offerings."""
         mask = self._offers[state] & self.reserved
         found = []
         while mask:
@@ -136,7 +136,7 @@ class Template:
         return found
 
     def prices(self, state: State) -> list[tuple[float, int]]:
-        """Of its types, by the cheapest offering that can be had: the cheapest first."""
+        """Price of the cheapest available offering and type index, cheapest first."""
         found = self._prices.get(state)
         if found is None:
             mask, lowest = self._offers[state], dict[int, float]()
@@ -148,7 +148,7 @@ class Template:
         return found
 
     def values(self, key: str, types: int) -> int:
-        """How many values of a label these types have."""
+        """Number of distinct values of a label among these types."""
         seen: set[str] = set()
         for each, mask in self._of_types.get(key, {}).items():
             if mask & types and not each.complement:
@@ -156,7 +156,7 @@ class Template:
         return len(seen)
 
     def clashing(self, ports: frozenset[HostPort]) -> int:
-        """The types on which a DaemonSet's pod has one of these."""
+        """Types on which a DaemonSet pod uses one of these host ports."""
         return _bits(number for number, taken in enumerate(self.ports) if taken and clash(ports, taken))
 
     def _index(self) -> None:
@@ -170,7 +170,7 @@ class Template:
                 bits[value] = bits.get(value, 0) | 1 << number
 
     def _suiting(self, wanted: Requirement) -> tuple[int, int]:
-        """The types and the offerings that do not speak against it."""
+        """Bit sets of the types and offerings that do not contradict the requirement."""
         found = self._by_requirement.get(wanted)
         if found is None:
             types = offers = -1
@@ -184,12 +184,12 @@ class Template:
         return found
 
     def _offered(self, offers: int) -> int:
-        """The types that have one of these offerings."""
+        """Types that have one of these offerings."""
         return _bits(number for number, span in enumerate(self._spans) if offers & span)
 
 
 def templates(question: Question) -> list[Template]:
-    """In the order in which they are tried: the heaviest pool first; of equal ones, the last by name."""
+    """Returns the templates in the order in which they are tried: heaviest pool first, then descending by name."""
     found = []
     daemons = [daemon(each) for each in question.daemons]
     pools = sorted(question.pools, key=lambda each: each.name, reverse=True)
@@ -205,7 +205,7 @@ def templates(question: Question) -> list[Template]:
 
 
 def pool_requirements(pool: Object) -> Requirements:
-    """Of a node that will be ready, with all labels that the pool gives it."""
+    """Requirements of a ready node, with all labels that the pool sets."""
     spec = template_spec(pool)
     labels = {**template_labels(pool), POOL_LABEL: pool["metadata"]["name"], **dict.fromkeys(SIMULATED, "true")}
     if class_ref(spec):
@@ -215,7 +215,7 @@ def pool_requirements(pool: Object) -> Requirements:
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
-    """A DaemonSet: what one of its pods takes, and which nodes have one."""
+    """Requests, ports and node selection of a DaemonSet's pods."""
 
     requests: Resources
     ports: frozenset[HostPort]
@@ -238,7 +238,7 @@ def daemon(daemon_set: Object) -> Daemon:
 
 
 def overhead(daemons: Iterable[Daemon], labels: Mapping[str, str], taints: Sequence[Object]) -> Resources:
-    """What the DaemonSets' pods will take of a node with these labels."""
+    """Requests of the DaemonSet pods on a node with these labels."""
     total: Resources = {}
     for each in daemons:
         if each.bears(taints) and any(wanted.matches(labels) for wanted in each.alternatives):
@@ -247,7 +247,7 @@ def overhead(daemons: Iterable[Daemon], labels: Mapping[str, str], taints: Seque
 
 
 def _taken(kind: InstanceType, template: Template, daemons: Iterable[Daemon]) -> tuple[Resources, frozenset[HostPort]]:
-    """What the DaemonSets' pods will take of a new node, and their ports."""
+    """Requests and host ports of the DaemonSet pods on a new node."""
     total: Resources = {}
     ports: frozenset[HostPort] = frozenset()
     for each in daemons:
@@ -261,7 +261,7 @@ def _taken(kind: InstanceType, template: Template, daemons: Iterable[Daemon]) ->
 
 
 def _only(kind: InstanceType, taints: tuple[tuple[str, ...], ...]) -> InstanceType:
-    """With the offerings that have these taints; it is the same one where that is all of them."""
+    """The type with only the offerings that have these taints; the same object if that is all of them."""
     offerings = tuple(each for each in kind.offerings if _names(each.taints) == taints)
     return kind if len(offerings) == len(kind.offerings) else replace(kind, offerings=offerings)
 

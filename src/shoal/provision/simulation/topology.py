@@ -1,4 +1,4 @@
-"""All groups of a question: made of what its pods say, with what is there already counted in. Pure."""
+"""All topology groups of a scheduling input, with existing pods counted. Pure."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 Peer = tuple[str, frozenset[tuple[str, str]]]
-"""A pod as others see it: its namespace and labels."""
+"""Namespace and selectable labels of a pod."""
 
 
 class Topology:
     def __init__(self, question: Question, places: Sequence[Place], keys: Collection[str]) -> None:
-        """`places`: those of the question, in the order of their bits. `keys`: the labels that pods are selected by."""
+        """`nodes`: existing nodes in the order of their bits. `keys`: pod labels that selectors use."""
         self._question, self._places, self._keys = question, (*places, *question.others), keys
         self._moving = {pod["metadata"]["uid"] for pod in question.pods}
         self._sides = {id(place): number for number, place in enumerate(places)}
@@ -37,12 +37,12 @@ class Topology:
         self._known: dict[Any, Group] = {}
         self._inverse: dict[Any, Group] = {}
         self.groups: list[Group] = []
-        """Those that pods to be placed say; grows as pods give up preferences."""
+        """Groups of the pods to place. Grows as pods relax preferences."""
         self._record_opponents()
 
     @cached_property
     def _peers(self) -> list[tuple[Place, Counter[Peer]]]:
-        """The pods that are somewhere and stay there; those that nobody can tell apart together."""
+        """Pods that stay on their node, grouped by what selectors can distinguish."""
         return [(place, Counter(self._peer(pod) for pod in place.pods if self._stays(pod))) for place in self._places]
 
     @cached_property
@@ -61,11 +61,13 @@ class Topology:
 
     @property
     def inverse(self) -> Iterable[Group]:
-        """Of anti-affinity, with the pods counted that say it: whoever they select keeps away."""
+        """Inverse anti-affinity groups: they count the pods that declare the term, and pods they select must keep
+        away.
+        """
         return self._inverse.values()
 
     def owned(self, asking: Asking, wishes: Wishes) -> tuple[Group, ...]:
-        """What pods like this, so far relaxed, are held to."""
+        """Groups that constrain a pod with these relaxed preferences."""
         found = [self._spread(asking, wishes, each) for each in wishes.spreads]
         near = [*asking.together, *(each.get("podAffinityTerm") or {} for each in wishes.near)]
         far = [*asking.apart, *(each.get("podAffinityTerm") or {} for each in wishes.far)]
@@ -74,7 +76,7 @@ class Topology:
         return tuple(dict.fromkeys(found))
 
     def opposing(self, asking: Asking) -> tuple[Group, ...]:
-        """The inverse groups of a pod's required anti-affinity."""
+        """Inverse groups of a pod's required anti-affinity."""
         return tuple(dict.fromkeys(self._opponent(each, asking.namespace) for each in asking.apart))
 
     def _spread(self, asking: Asking, wishes: Wishes, constraint: Object) -> Group:
@@ -118,7 +120,7 @@ class Topology:
         return found
 
     def _add(self, name: object, group: Group, tolerations: Sequence[Object] | None) -> None:
-        """With the domains that there are or could be, and the pods in them."""
+        """Registers a group with its existing and possible domains and counts the pods in them."""
         self._known[name] = group
         self.groups.append(group)
         for domain, taints in self._universe.get(group.key, {}).items():
@@ -168,7 +170,7 @@ def host_name(place: Place) -> str:
 
 
 def signature(labels: Mapping[str, str] | None, keys: Collection[str]) -> frozenset[tuple[str, str]]:
-    """Of the labels, those that anybody selects by."""
+    """Returns the labels that any selector uses."""
     if not labels or not keys:
         return frozenset()
     if len(keys) < len(labels):
@@ -177,14 +179,14 @@ def signature(labels: Mapping[str, str] | None, keys: Collection[str]) -> frozen
 
 
 def selector_keys(question: Question) -> frozenset[str]:
-    """The labels of pods that anybody selects by."""
+    """Pod labels that any selector of the input uses."""
     there = (pod for place in (*question.places, *question.others) for pod in place.pods)
     keys = {key for pod in question.pods for key in selecting_keys(pod.get("spec") or {})}
     return frozenset(keys | {key for pod in there for key in term_keys(opposing_terms(pod))})
 
 
 def opposing_terms(pod: Object) -> Sequence[Object]:
-    """What a pod that runs keeps away from itself."""
+    """Required anti-affinity terms of a pod."""
     affinity = (pod.get("spec") or {}).get("affinity")
     return ((affinity.get("podAntiAffinity") or {}).get(REQUIRED) or ()) if affinity else ()
 
@@ -195,7 +197,7 @@ def term_keys(terms: Iterable[Object]) -> Iterable[str]:
 
 
 def selecting_keys(spec: Object) -> Iterable[str]:
-    """The labels of pods that a pod selects others by."""
+    """Pod labels by which a pod selects others."""
     affinity = spec.get("affinity") or {}
     for rules in (affinity.get("podAffinity") or {}, affinity.get("podAntiAffinity") or {}):
         yield from term_keys(rules.get(REQUIRED) or ())
@@ -212,7 +214,7 @@ def _keys(selector: Object | None) -> Iterable[str]:
 
 
 def _universe(pools: Iterable[Pool]) -> Mapping[str, Mapping[str, list[Sequence[Object]]]]:
-    """The domains that new nodes could have, by label, each with the taints of the pools that have it."""
+    """Possible domains of new nodes by label, each with the taints of the pools that have it."""
     found: dict[str, dict[str, list[Sequence[Object]]]] = {}
     for pool in pools:
         spec = template_spec(pool.pool)

@@ -1,0 +1,1 @@
+"""Simulated cloud provider: sells instance types from a catalogue and creates simulated Nodes."""

@@ -1,6 +1,6 @@
-"""The catalogues by name, and those in files: as KWOK reads them. Pure.
+"""Catalogues by name, and catalogue files in KWOK's format. Pure.
 
-A file is a JSON list of `name`, `architecture`, `operatingSystems`, `resources` and `offerings`; each of these has a
+A file is a JSON list of `name`, `architecture`, `operatingSystems`, `resources` and `offerings`; each offering has a
 `Price` and, in `Requirements`, the zone and the capacity type.
 """
 
@@ -35,7 +35,7 @@ _delimiter = re.compile(r"[.-]")
 
 
 def read(text: bytes | str) -> list[InstanceType]:
-    """A ValueError says what the file lacks."""
+    """Raises ValueError naming what the file lacks."""
     found = orjson.loads(text)
     if not isinstance(found, list):
         raise ValueError("a catalogue is a list of instance types")
@@ -55,7 +55,7 @@ def _type(said: Object) -> InstanceType:
 
 
 def _about(name: str, resources: Object) -> dict[str, str]:
-    """Family and size are in the name, as in `m5.large`; other sizes are their cpu."""
+    """Family and size come from the name, as in `m5.large`; otherwise the size is the cpu."""
     family, *rest = _delimiter.split(name, maxsplit=1)
     size = name.partition(".")[2] or resources["cpu"]
     return {

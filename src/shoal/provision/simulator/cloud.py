@@ -1,7 +1,7 @@
-"""A catalogue with the ratios of a public cloud's price list, in round numbers of our own. Pure.
+"""A catalogue with the price ratios of a public cloud, in own round numbers. Pure.
 
-Memory costs extra, a large machine costs no less for each vCPU than a small one, a small one loses more of itself to
-the system, and spot prices differ by zone.
+Memory costs extra, a large machine costs no less per vCPU than a small one, a small one loses a larger share to the
+system, and spot prices differ by zone.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from shoal.provision.simulator.making import Sale, instance_type
 
 ZONES = ("cloud-a", "cloud-b", "cloud-c")
 FAMILIES = {"compute": (2, 0.0425), "general": (4, 0.048), "memory": (8, 0.063)}
-"""GiB, and price an hour, for each vCPU."""
+"""GiB per vCPU, and hourly price per vCPU."""
 SIZES = {2: 29, 4: 58, 8: 58, 16: 234, 32: 234, 48: 234, 64: 737, 96: 737}
-"""vCPU, and how many pods its network has addresses for."""
+"""vCPU, and maximum pods by network addresses."""
 SPOT_SHARES = (0.31, 0.36, 0.42)
-"""Of the price on demand, by zone."""
+"""Spot price as a share of the on-demand price, by zone."""
 _CPU_STEPS = ((1, 60.0), (1, 10.0), (2, 5.0))
-"""So many vCPU give so many thousandths each to the system; all others the least share."""
+"""Number of vCPU, and the thousandths that each reserves for the system; further vCPU reserve the minimum."""
 _LEAST_SHARE = 2.5
 
 

@@ -1,4 +1,4 @@
-"""What the simulator sells for a NodeClaim, what is left afterwards, and the Node that comes of it. Pure."""
+"""Offerings of the simulator for a NodeClaim, remaining availability, and the Node of a launch. Pure."""
 
 from __future__ import annotations
 
@@ -29,15 +29,17 @@ Object = dict[str, Any]
 
 SCHEME = "simulator://"
 OFFERING = "simulator.shoal.dev/offering"
-"""On a Node, as an annotation: what it was bought as."""
+"""Annotation of a Node: the offering it was launched from."""
 DRIFTED = "simulator.shoal.dev/drifted"
-"""On a Node, as an annotation: why it is not what would be bought now."""
+"""Annotation of a Node: why it has drifted."""
 _PRECEDENCE = {RESERVED: 0, SPOT: 1, ON_DEMAND: 2}
-"""Of what costs the same."""
+"""Order of capacity types at equal price."""
 
 
 def wishes(claim: Object) -> tuple[Requirements, Resources]:
-    """What it may be and must have. A NodeClaim that has been launched once knows its type and place."""
+    """Requirements and requests of a NodeClaim. A NodeClaim that was launched before keeps its type, zone and capacity
+    type.
+    """
     spec, labels = claim["spec"], claim["metadata"].get("labels") or {}
     known = {key: labels[key] for key in (INSTANCE_TYPE, ZONE, CAPACITY_TYPE) if key in labels}
     wanted = from_expressions(spec.get("requirements")).union(from_labels(known))
@@ -47,7 +49,7 @@ def wishes(claim: Object) -> tuple[Requirements, Resources]:
 def suiting(
     types: Iterable[InstanceType], wanted: Requirements, needs: Resources
 ) -> list[tuple[InstanceType, Offering]]:
-    """All that can be had and will do, the cheapest first."""
+    """All available matching offerings, cheapest first."""
     found = [
         (offering.price, _PRECEDENCE.get(offering.labels.get(CAPACITY_TYPE, ""), 3), offering.name, kind, offering)
         for kind in types
@@ -61,7 +63,7 @@ def suiting(
 def stocked(
     types: Iterable[InstanceType], sold: Mapping[str, int], reserved: Mapping[str, int], out: Collection[str]
 ) -> list[InstanceType]:
-    """With what is left: after so many were sold of each offering and reservation, without those that are `out`."""
+    """Types with the remaining availability after the launched instances, without offerings that are `unavailable`."""
     return [_stocked(kind, tuple(_left(each, sold, reserved, out) for each in kind.offerings)) for kind in types]
 
 
@@ -82,7 +84,7 @@ def _left(offering: Offering, sold: Mapping[str, int], reserved: Mapping[str, in
 
 
 def node(claim: Object, kind: InstanceType, offering: Offering) -> Object:
-    """As it registers itself; named after its NodeClaim, so that a second try makes no second one."""
+    """Node as it registers. It has the name of its NodeClaim, so that a second attempt creates no second Node."""
     name, uid = claim["metadata"]["name"], claim["metadata"]["uid"]
     labels = {**node_labels(from_expressions(claim["spec"].get("requirements")), kind, offering), HOSTNAME: name}
     annotations = {CLAIMED_BY: name, CLAIMED_BY_UID: uid, OFFERING: offering.name}
@@ -99,7 +101,7 @@ def node(claim: Object, kind: InstanceType, offering: Offering) -> Object:
 
 
 def node_labels(wanted: Requirements, kind: InstanceType, offering: Offering) -> dict[str, str]:
-    """Those of the offering; of what it leaves open, what the type and the NodeClaim agree on."""
+    """Labels of the offering, completed by what the type and the NodeClaim agree on."""
     open_ = kind.requirements.union(Requirements(each for key, each in wanted.items() if key in kind.requirements))
     return {**wanted.labels(), **_settled(open_), **offering.labels}
 
@@ -108,12 +110,12 @@ def _settled(requirements: Requirements) -> dict[str, str]:
     found = {each.key: each.any() for each in requirements.values() if each.values and not each.complement}
     if SYSTEM in found and requirements[SYSTEM].has("linux"):
         found[SYSTEM] = "linux"
-    # Not every node of the type is from a reservation: that is the offering's to say.
+    # A label that not every node of the type has comes only from the offering.
     return {key: value for key, value in found.items() if not requirements[key].absent}
 
 
 def machine(node: Object) -> Instance:
-    """The machine that a Node stands for."""
+    """Instance that a Node represents."""
     metadata, status = node["metadata"], node.get("status") or {}
     return Instance(
         provider_id=node["spec"]["providerID"],
@@ -136,7 +138,7 @@ def is_of(node: Object, claim: Object) -> bool:
 
 
 def sold(nodes: Sequence[Object], types: Iterable[InstanceType]) -> tuple[dict[str, int], dict[str, int]]:
-    """How many of each offering, and of each reservation."""
+    """Number of launched instances by offering and by reservation."""
     by_name = {offering.name: offering for kind in types for offering in kind.offerings}
     offerings: dict[str, int] = {}
     reservations: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""What the provider of Karpenter's tests and benchmarks sells, by upstream's formulas. Pure."""
+"""Instance types of Karpenter's fake provider for tests and benchmarks, by upstream's formulas. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shoal.provision.cloudprovider import InstanceType
 from shoal.provision.simulator.making import Sale, by_size, instance_type
 
 SIZE, SPECIAL, INTEGER = "size", "special", "integer"
-"""Labels of its own."""
+"""Labels of the fake provider."""
 VENDOR_A, VENDOR_B = "fake.com/vendor-a", "fake.com/vendor-b"
 ZONES = ("test-zone-1", "test-zone-2", "test-zone-3")
 EVERY_SYSTEM = ("linux", "windows", "darwin")
@@ -26,12 +26,14 @@ def fake_type(
     systems: Iterable[str] = EVERY_SYSTEM,
     labels: Mapping[str, str] | None = None,
 ) -> InstanceType:
-    """4 vCPU, 4Gi and five pods unless `said` has something else; sold everywhere unless `sales` are given."""
+    """4 vCPU, 4Gi and five pods unless `resources` overrides them; offered in all zones unless `offering_specs` are
+    given.
+    """
     capacity = amounts({"cpu": "4", "memory": "4Gi", "pods": "5", **(said or {})})
     large = capacity[CPU] > 4000 and capacity[MEMORY] > 8 * 2**30
     about = {SIZE: "large" if large else "small", INTEGER: str(-(-capacity[CPU] // 1000))}
     about |= {SPECIAL: "optional"} if large else {}
-    # The provider knows the label, so that a type without it is known to have none.
+    # The label is known to the provider, so its absence is stated explicitly.
     absent = [] if large else [requirement(SPECIAL, DOES_NOT_EXIST)]
     return instance_type(
         name,
@@ -54,7 +56,7 @@ def _everywhere(price: float) -> list[Sale]:
 
 
 def default() -> list[InstanceType]:
-    """The six types that most tests run with."""
+    """The six types that most tests use."""
     large = {"cpu": "16", "memory": "128Gi"}
     return [
         fake_type("default-instance-type"),
@@ -67,7 +69,7 @@ def default() -> list[InstanceType]:
 
 
 def increasing(count: int) -> list[InstanceType]:
-    """As the scheduling benchmark: each one vCPU, 2 GiB and ten pods larger than the one before."""
+    """As in the scheduling benchmark: each type is one vCPU, 2 GiB and ten pods larger than the previous one."""
     return [
         fake_type(f"fake-it-{size - 1}", {"cpu": str(size), "memory": f"{2 * size}Gi", "pods": str(10 * size)})
         for size in range(1, count + 1)

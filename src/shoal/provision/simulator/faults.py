@@ -1,4 +1,4 @@
-"""What goes wrong at a simulated cloud, when it is told to: nothing by itself."""
+"""Fault injection for the simulated cloud. Without configuration nothing fails."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from shoal.provision.cloudprovider import ProviderError
 @dataclass(slots=True)
 class Faults:
     sold_out: set[str] = field(default_factory=set)
-    """Offerings by name that are listed, but of which none can be had."""
+    """Offerings by name that are listed but cannot be launched."""
     slow: dict[str, float] = field(default_factory=dict)
-    """Seconds that a call takes, by the name of the call: create, delete, register."""
+    """Delay in seconds by call: create, delete, register."""
     _errors: dict[str, deque[Exception]] = field(default_factory=dict)
 
     def fail(self, call: str, error: Exception | None = None, times: int = 1) -> None:
-        """The next calls end with it."""
+        """The next calls raise the error."""
         failures = self._errors.setdefault(call, deque())
         failures.extend(error or ProviderError(f"{call} failed, as it was told to") for _ in range(times))
 
     async def met(self, call: str, clock: Clock) -> None:
-        """At the start of a call."""
+        """Must be awaited at the start of a call."""
         if self.slow.get(call):
             await clock.sleep(self.slow[call])
         if self._errors.get(call):

@@ -1,4 +1,4 @@
-"""What KWOK, Karpenter's own simulated cloud, sells: 144 types by upstream's formulas. Pure."""
+"""Instance types of KWOK, Karpenter's simulated cloud: 144 types by upstream's formulas. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ GROUP = "karpenter.kwok.sh"
 ZONES = ("test-zone-a", "test-zone-b", "test-zone-c", "test-zone-d")
 SIZES = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256)
 FAMILIES = {"c": 2, "s": 4, "m": 8}
-"""GiB for each vCPU."""
+"""GiB per vCPU."""
 SHARES = {SPOT: 0.7, ON_DEMAND: 1.0}
-"""Of the price."""
+"""Price share by capacity type."""
 
 
 def kwok(
@@ -34,12 +34,12 @@ def kwok(
 
 
 def kwok36() -> list[InstanceType]:
-    """What a Linux cluster on amd64 buys from."""
+    """36 types for Linux on amd64."""
     return kwok(systems=("linux",), architectures=("amd64",))
 
 
 def kwok_below_32() -> list[InstanceType]:
-    """As Karpenter's performance suite restricts its NodePool."""
+    """Types below 32 vCPU, as Karpenter's performance suite restricts its NodePool."""
     return kwok([size for size in SIZES if size < 32], ("linux",), ("amd64",))
 
 

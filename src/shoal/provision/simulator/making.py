@@ -1,4 +1,4 @@
-"""Instance types from few words: a size, an architecture, and where it is sold at which price. Pure."""
+"""Builds instance types from a size, an architecture and offering specs. Pure."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from shoal.kinds.karpenter import ARCHITECTURE, CAPACITY_TYPE, INSTANCE_TYPE, RE
 from shoal.provision.cloudprovider import InstanceType, Offering
 
 OVERHEAD: Resources = amounts({"cpu": "100m", "memory": "10Mi"})
-"""What KWOK and the test catalogue take from a node before pods come."""
+"""System overhead of KWOK and of the test catalogue."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sale:
-    """Where and how a type is sold, before there is a type."""
+    """Zone, capacity type and price of an offering before its type exists."""
 
     zone: str
     capacity_type: str
@@ -24,7 +24,7 @@ class Sale:
     room: int | None = None
     reservation: str = ""
     capacity: int = 0
-    """Of the reservation."""
+    """Capacity of the reservation."""
 
 
 def instance_type(
@@ -38,13 +38,13 @@ def instance_type(
     more: Iterable[Requirement] = (),
     overhead: Resources = OVERHEAD,
 ) -> InstanceType:
-    """`labels` are on all its nodes; `more` is what else is said about them."""
+    """`labels` are on all its nodes; `extra_requirements` are added to its requirements."""
     systems, sold = frozenset(systems), tuple(sales)
     fixed = {INSTANCE_TYPE: name, ARCHITECTURE: architecture, **(labels or {})}
     if len(systems) == 1:
         fixed[SYSTEM] = min(systems)
     offerings = tuple(_offering(name, fixed, each) for each in sold)
-    # As upstream's: a type speaks only of where it can be had now; what cannot is still listed as an offering.
+    # As upstream: requirements cover only available offerings; unavailable ones are still listed.
     there = [each for each in offerings if each.available]
     found = [Requirement(key, False, frozenset((value,))) for key, value in fixed.items()]
     found += [Requirement(key, False, frozenset(each.labels[key] for each in there)) for key in (ZONE, CAPACITY_TYPE)]
@@ -66,5 +66,5 @@ def _offering(name: str, labels: Mapping[str, str], sale: Sale) -> Offering:
 
 
 def by_size(capacity: Resources, per_cpu: float, per_gigabyte: float) -> float:
-    """A price that follows from the size; gigabytes are powers of ten."""
+    """Price derived from the size. A gigabyte is 10^9 bytes."""
     return per_cpu * capacity.get(CPU, 0) / 1000 + per_gigabyte * capacity.get(MEMORY, 0) / 1e9

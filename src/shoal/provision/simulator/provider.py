@@ -1,7 +1,7 @@
-"""A cloud that is only a catalogue: a NodeClaim gets a Node with the label of simulated nodes, as KWOK's do.
+"""Simulated cloud provider: a NodeClaim gets a Node with the label of simulated nodes, like KWOK.
 
-The Node is the machine, so that nothing is forgotten when the process ends; one that is still to register is known
-only here, and bought anew from what its NodeClaim says. The Node's kubelet is played by whoever plays those.
+The Node is the instance, so nothing is lost when the process ends. An instance that has not registered yet is known
+only in memory and is launched again from its NodeClaim. The kubelet of the Node is simulated elsewhere.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Place = tuple[str, str]
 """Logical cluster and name of the NodeClaim."""
 
 SOLD_OUT_SECONDS = 180.0
-"""For so long an offering that could not be had is listed without room."""
+"""Time for which an offering that failed to launch is listed as unavailable."""
 RETRY_SECONDS = 1.0
 ILL_SECONDS = 600.0
 
@@ -56,7 +56,7 @@ class Simulator:
         registration_seconds: float = 0.0,
         faults: Faults | None = None,
     ) -> None:
-        """`registration_seconds` pass between the purchase and the Node."""
+        """`registration_seconds`: delay between launch and Node."""
         self._homes, self._view, self._clock, self._overlays = homes, view, clock, Overlays(view)
         self._types = sorted(types, key=lambda each: each.name)
         self.registration_seconds, self.faults = registration_seconds, faults or Faults()
@@ -66,7 +66,7 @@ class Simulator:
         self._told: list[Told] = []
 
     async def run(self) -> None:
-        """Nodes that take their time register here."""
+        """Registers Nodes after their delay."""
         async with asyncio.TaskGroup() as group:
             while True:
                 group.create_task(self._register(await self._births.get()))
@@ -79,7 +79,7 @@ class Simulator:
         self._told.append(told)
 
     def supported_node_classes(self) -> tuple[ClassKind, ...]:
-        """Nothing is read from it: any will do."""
+        """Any node class works; nothing is read from it."""
         return (ClassKind(CLASS_GROUP, CLASS_VERSION, NODE_CLASS),)
 
     def repair_policies(self) -> tuple[RepairPolicy, ...]:
@@ -116,7 +116,7 @@ class Simulator:
         self._starting.pop((cluster, name), None)
         found = await self._find(cluster, claim)
         if found is None or is_going(found):
-            # A Node that is going is held by whoever empties it: the machine that it was is off.
+            # A Node being deleted is held only by the termination finalizer: its instance is off.
             raise NodeClaimNotFound(f"no machine is behind NodeClaim {name}")
         with suppress(NotFound):
             await self._homes.client(cluster).delete(NODES, name, uid=found["metadata"]["uid"])
@@ -142,7 +142,7 @@ class Simulator:
         return machine(found) if found is not None else None
 
     def _buy(self, cluster: str, claim: Object) -> Object:
-        """The cheapest that can really be had; those that cannot are remembered."""
+        """Launches the cheapest available offering and remembers unavailable ones."""
         for kind, offering in suiting(self._priced(cluster, claim), *wishes(claim)):
             if offering.name not in self.faults.sold_out:
                 return node(claim, kind, offering)
@@ -150,7 +150,7 @@ class Simulator:
         raise InsufficientCapacity("no offering that can be had satisfies the requirements and has the resources")
 
     def _priced(self, cluster: str, claim: Object) -> Sequence[InstanceType]:
-        """As whoever asked for the NodeClaim saw them."""
+        """Types with the overlays of the NodeClaim's pool, as the planner saw them."""
         return self._overlays.types(cluster, self.instance_types(cluster, {}), claim)
 
     def _unavailable(self) -> set[str]:
@@ -169,7 +169,7 @@ class Simulator:
         return found if found is not None and is_of(found, claim) else None
 
     async def _find(self, cluster: str, claim: Object) -> Object | None:
-        """None only if the server says so: what is not in the copy may not have arrived there yet."""
+        """Returns None only if the server confirms it: a missing Node may not have reached the cache yet."""
         if not self.synced:
             raise NotYet("the Nodes are not known yet")
         found = self._known(cluster, claim)
@@ -197,7 +197,7 @@ class Simulator:
         try:
             await self.faults.met("register", self._clock)
         except ProviderError:
-            return  # the machine runs, and its node never comes
+            return  # the instance runs but never registers
         while (bought := self._starting.get(place)) is not None:
             try:
                 made = await self._homes.client(cluster).create(NODES, bought)
@@ -210,7 +210,7 @@ class Simulator:
                 del self._starting[place]
                 if made is not None:
                     self._view.nodes.learn(cluster, made)
-            elif made is not None:  # it was given back meanwhile
+            elif made is not None:  # it was terminated meanwhile
                 with suppress(StatusError, Unreachable):
                     await self._homes.client(cluster).delete(NODES, name, uid=made["metadata"]["uid"])
             for told in self._told:

@@ -1,4 +1,4 @@
-"""The simulated cloud as one that the loops of the provisioner can be given."""
+"""Provider factory of the simulated cloud."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Karpenter's plan made cheaper: its pods packed anew, checked against every constraint, and never dearer. Pure."""
+"""Makes Karpenter's plan cheaper: repacks its pods, verifies every constraint, and never returns a more expensive plan.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +18,18 @@ from shoal.provision.solver.verify import broken
 log = logging.getLogger(__name__)
 
 _CHEAPER = 1e-9
-"""By so much, of what it costs, a plan must be cheaper to be another."""
+"""Relative improvement below which two plans count as equal in cost."""
 
 
 def improve(
     question: Question, incumbent: Plan, *, iterations: int = ITERATIONS, stop: Callable[[], bool] = lambda: False
 ) -> tuple[Plan, Report]:
-    """Only the new claims change. The same for the same arguments, as long as `stop` says no."""
+    """Changes only the new claims. Deterministic as long as `stop` returns False."""
     if not incumbent.claims:
         return incumbent, Report(0.0, 0.0, 0.0, 0, 0, "there is nothing to buy")
     try:
         return _improved(question, incumbent, iterations, stop)
-    except Exception as error:  # whatever it is, there is a plan, and pods wait for it
+    except Exception as error:  # any failure keeps the incumbent: pods wait for a plan
         log.exception("the solver failed")
         return incumbent, _report(incumbent, incumbent, 0.0, 0, f"something is wrong with the solver: {error!r}")
 

@@ -1,8 +1,8 @@
-"""How much a node can hold at most, when every item is worth something: an upper bound for each option.
+"""Upper bounds on the value of a node of each option, given item duals.
 
-Resources get prices of their own (`rates`). Whatever these are, a node is worth no more than its resources cost
-together with what its items are worth beyond what they cost. The best rates are the duals of the linear knapsack;
-options that are not `active` borrow those of another.
+Resources get dual prices. For any dual prices, a node is worth at most the price of its resources plus the excess of
+its items over their resource prices. The best ones are the duals of the LP knapsack; options that are not `active`
+borrow those of another option.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from shoal.provision.solver.instance import MANY, Floats, Instance, Ints
 from shoal.provision.solver.knapsack import Found, Groups, Knapsack
 
 _LENDERS = 12
-"""Options that lend their rates to those that have none of their own."""
+"""Options whose duals are borrowed by options without their own."""
 
 
 class Bounder:
@@ -24,16 +24,16 @@ class Bounder:
         self._own, self._groups = _groups(instance)
         self._programs: dict[int, Knapsack] = {}
         self.rates: Floats = 1.0 / np.maximum(self._capacity, 1.0)
-        """k x m: what a unit of each resource costs in a node of each option."""
+        """k x m: dual price of one unit of each resource, by option."""
 
     def weigh(self, values: Floats, bounds: Ints, active: Ints) -> None:
-        """The best rates of these options, if an item is worth its value and no more than `bounds` are wanted."""
+        """Updates the duals of the active options for these item values and upper bounds."""
         wanted = np.minimum(bounds, self._own)
         for option in active.tolist():
             self.rates[option] = self._program(option).rates(values, wanted)
 
     def bound(self, values: Floats, bounds: Ints, active: Ints) -> Floats:
-        """k: no node of an option is worth more."""
+        """k: upper bound of the value of a node of each option."""
         options = np.arange(self._instance.options)
         others = np.setdiff1d(options, active)
         lenders = active[np.linspace(0, len(active) - 1, min(len(active), _LENDERS)).astype(np.int64)]
@@ -45,7 +45,7 @@ class Bounder:
         return self._worth(options, self.rates, values, bounds)
 
     def best(self, values: Floats, bounds: Ints, option: int) -> Found:
-        """Of one option, with whole items."""
+        """Integer knapsack of one option."""
         return self._program(option).best(values, np.minimum(bounds, self._own))
 
     def _worth(self, options: Ints, rates: Floats, values: Floats, bounds: Ints) -> Floats:
@@ -66,7 +66,7 @@ class Bounder:
 
 
 def _groups(instance: Instance) -> tuple[Ints, Groups]:
-    """What a node holds at most of each item by itself, and of sets of items together. An item is in one set only."""
+    """Limit of each item by itself, and cardinality groups. An item is in one group only."""
     own = np.full(instance.items, MANY, np.int64)
     sets: Groups = []
     seen = np.zeros(instance.items, np.bool_)

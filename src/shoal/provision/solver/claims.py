@@ -1,4 +1,4 @@
-"""The nodes of a packing as NodeClaims: of each the types that hold the same pods, the cheapest first. Pure."""
+"""Converts the nodes of a packing to NodeClaims, each with all types that hold its pods, cheapest first. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Object = dict[str, Any]
 
 
 def claims(problem: Problem, nodes: Packing) -> list[NewClaim] | None:
-    """None: a node's pods, each of which could be there, cannot all be."""
+    """Returns None if the pods of a node, each allowed alone, are not compatible together."""
     found, others = _same(problem, nodes)
     used = {pod["metadata"]["uid"] for claim in found for pod in claim.pods}
     waiting = [[pod for pod in item.pods if pod["metadata"]["uid"] not in used] for item in problem.items]
@@ -44,10 +44,10 @@ def claims(problem: Problem, nodes: Packing) -> list[NewClaim] | None:
 
 
 def _same(problem: Problem, nodes: Packing) -> tuple[list[NewClaim], Packing]:
-    """The rule's claims for nodes that are as it had them, and the other nodes."""
+    """Claims of the incumbent for unchanged nodes, and the other nodes."""
     known: dict[Node, list[NewClaim]] = {}
     for claim, held in problem.seen:
-        # With limits, the rule counted another type for it than we did.
+        # With limits, Karpenter counted a different type for it than this solver.
         if not problem.binding[claim.pool]:
             known.setdefault(held, []).append(claim)
     found: list[NewClaim] = []
@@ -69,7 +69,7 @@ def _state(template: Template, wishes: Sequence[Requirements]) -> State | None:
 
 
 class _Maker:
-    """Makes claims of one template."""
+    """Builds claims of one template."""
 
     def __init__(self, template: Template, limits: Sequence[str]) -> None:
         self._template, self._limits = template, limits
@@ -100,14 +100,14 @@ class _Maker:
             requirements=requirements,
             requests=add(requests, _least([template.overheads[number] for _, number in ordered])),
             pods=tuple(pods),
-            # Where there are only so many of the cheapest, this one may be of those that get another.
+            # If the cheapest offering is limited, this claim may get another one.
             price=option.offering.price if template.limited else ordered[0][0],
             taints=template.more,
             labels=decided(template, requirements),
         )
 
     def _capacity_types(self, state: State) -> list[tuple[int, str]]:
-        """By type."""
+        """By type index."""
         found = self._kinds.get(state)
         if found is None:
             offers = (self._template.offerings[number] for number in self._template.offers(state, self._template.all))
@@ -117,13 +117,13 @@ class _Maker:
 
 
 def _within(option: Option, limits: Sequence[str]) -> Resources:
-    """What of the pool's limits was counted for the node: no type that comes may take more."""
+    """Limited resources counted for the node: no type of the claim may use more."""
     capacity = option.template.types[option.type].capacity
     return {name: capacity.get(name, 0) for name in limits if name != NODES}
 
 
 def _flexible(requirements: Requirements, wanted: Requirements) -> Requirements:
-    """With the minValues that were asked for."""
+    """Copies the requested minValues."""
     return Requirements(
         replace(each, min_values=wanted[each.key].min_values) if each.key in wanted else each
         for each in requirements.values()
@@ -131,6 +131,6 @@ def _flexible(requirements: Requirements, wanted: Requirements) -> Requirements:
 
 
 def _least(overheads: Sequence[Resources]) -> Resources:
-    """What every one of them has."""
+    """Resources that every overhead has, each at its minimum."""
     names = set.intersection(*(set(each) for each in overheads))
     return {name: min(each[name] for each in overheads) for name in sorted(names)}

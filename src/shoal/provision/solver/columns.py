@@ -1,4 +1,4 @@
-"""Column generation: nodes worth having are added until none is found, and a lower bound of what it all must cost."""
+"""Column generation: adds columns with negative reduced cost until none is found, and maintains a lower bound."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from shoal.provision.solver.master import Answer, Master, fluid
 from shoal.provision.solver.pricing import ACTIVE, Pricer
 
 _WORTH = 1e-7
-"""By how much of its cost a node must be worth more than that."""
+"""Relative margin by which a column must be worth more than its cost."""
 _NEAR = 0.03
-"""By how much of its cost a node may be worth less, to be tried again with an item exchanged."""
+"""Relative margin below cost within which a node is retried with an item swapped."""
 _NOTED = 5
-"""Rounds between two looks at the bound."""
+"""Rounds between two updates of the bound."""
 _CLOSED = 5e-4
-"""So near to the linear program the bound is good enough."""
+"""Relative gap to the LP at which the bound is good enough."""
 _ITEMS = 80
-"""With so many kinds of pods a round takes about as long as two steps, with twice as many as three."""
+"""A round counts as one step more for each multiple of this many items."""
 _SEARCH_STEPS = 4
-"""A search takes about as long as so many other steps."""
+"""Steps that one exact pricing counts as."""
 _SEARCHES, _ADDED = 12, 4
-"""Options searched after one another, and nodes found that way that are enough for now."""
+"""Maximum options priced exactly in a row, and number of columns found at which that stops."""
 
 
 @dataclass(slots=True)
 class Budget:
-    """How much more may be tried: in steps, so that the same question has the same answer, or until told to stop."""
+    """Step budget. Counting steps instead of time makes the result deterministic until `stop` returns True."""
 
     steps: int
     stop: Callable[[], bool] = lambda: False
     used: int = 0
 
     def spend(self, steps: int = 1) -> bool:
-        """Whether there is another step; it is taken then, and counts as so many."""
+        """Spends `steps` and returns True if any budget is left."""
         if self.used >= self.steps or self.stop():
             return False
         self.used += steps
@@ -53,17 +53,16 @@ class Columns:
         self.master = Master(instance, dear)
         self.bound = fluid(instance)
         self.values: Floats = _shares(instance)
-        """What the items are worth: at first by what they take of a node, then by the linear program of the whole."""
+        """Item duals: initially shares of node prices, then duals of the full LP."""
         self.weight = 1 + instance.items // _ITEMS
-        """How many steps a round counts as."""
+        """Steps that a round counts as."""
 
     def generate(self, counts: Ints, limits: Ints, steps: int) -> Answer:
-        """The linear program's answer for so many of the items, with new nodes for it as far as they are easy to
-        find."""
+        """LP solution for this demand, with new columns found heuristically."""
         return self._generate(counts, limits, steps, whole=False, hard=False)
 
     def generate_whole(self, steps: int, *, hard: bool) -> Answer:
-        """For all there is, with the bound. `hard`: also nodes that are not easy to find."""
+        """LP solution for the full demand, with bound updates. `exact`: also exact pricing."""
         answer = self._generate(self.instance.counts, self.instance.limits, steps, whole=True, hard=hard)
         self.values = answer.values
         return answer
@@ -92,7 +91,7 @@ class Columns:
         return answer
 
     def _price(self, answer: Answer, counts: Ints) -> int:
-        """How many nodes were added."""
+        """Returns the number of columns added."""
         values, costs = answer.values, self._costs(answer)
         filled = self.pricer.fill(values, counts)
         if not len(filled.items):
@@ -107,17 +106,17 @@ class Columns:
         return self._add(values, costs, filled, _best(filled.options, filled.worth(values)))
 
     def _add(self, values: Floats, costs: Floats, filled: Filled, rows: Ints) -> int:
-        """Those that are worth more than they cost."""
+        """Adds the nodes that are worth more than they cost."""
         worth, options = filled.worth(values)[rows], filled.options[rows]
         good = rows[worth > costs[options] * (1 + _WORTH)]
         return sum(self.master.add(int(filled.options[row]), filled.whole(row)) for row in good.tolist())
 
     def _is_closed(self, answer: Answer, counts: Ints, limits: Ints) -> bool:
-        """Nothing is left between the bound and the linear program."""
+        """True if the bound has reached the LP value."""
         return self.bound >= float(answer.values @ counts - answer.tolls @ limits) * (1 - _CLOSED)
 
     def _activate(self, answer: Answer, ceilings: Floats) -> bool:
-        """Options that may be worth more than they cost are looked at closely from now on, the most promising first."""
+        """Activates options whose upper bound exceeds their cost, most promising first."""
         promise = ceilings / np.maximum(self._costs(answer), 1e-12)
         promise[self.pricer.active] = 0.0
         few = np.argsort(-promise, kind="stable")[: ACTIVE // 4]
@@ -128,7 +127,7 @@ class Columns:
         return instance.prices + answer.tolls @ instance.takes if len(instance.limits) else instance.prices
 
     def _note(self, answer: Answer, counts: Ints, limits: Ints, ceilings: Floats) -> None:
-        """The values, made so small that no node is worth more than its price, are a bound for any packing."""
+        """Farley bound: duals scaled so that no node is worth more than its price bound any packing."""
         instance = self.instance
         total = float(answer.values @ counts - answer.tolls @ limits)
         beyond = ceilings - (answer.tolls @ instance.takes if len(limits) else 0.0)
@@ -140,8 +139,9 @@ class Columns:
             self.bound = max(self.bound, total / scale)
 
     def _search(self, answer: Answer, counts: Ints, limits: Ints, ceilings: Floats) -> int:
-        """Options whose ceilings promise most are searched: how many nodes were added. Where there is nothing, the
-        bound gains."""
+        """Prices the most promising options exactly and returns the number of columns added. If none is found, the
+        bound improves.
+        """
         costs, ceilings = self._costs(answer), ceilings.copy()
         added = searched = 0
         while searched < _SEARCHES and added < _ADDED:
@@ -163,7 +163,7 @@ class Columns:
 
 
 def _shares(instance: Instance) -> Floats:
-    """What each item costs where its share of the node is cheapest."""
+    """Cheapest price share of each item over all options."""
     capacity = np.maximum(instance.capacity, 1).astype(np.float64)
     found = np.full(instance.items, np.inf)
     for option in range(instance.options):
@@ -173,7 +173,7 @@ def _shares(instance: Instance) -> Floats:
 
 
 def _best(options: Ints, worth: Floats) -> Ints:
-    """The row of each option that is worth most."""
+    """Row with the highest value, by option."""
     order = np.lexsort((-worth, options))
     _, first = np.unique(options[order], return_index=True)
     return order[first]

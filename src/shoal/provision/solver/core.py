@@ -1,7 +1,6 @@
-"""The cheapest packing that can be found for an instance, from one that is known, and what none can be cheaper than.
+"""Finds the cheapest packing of an instance, starting from an incumbent, and a lower bound.
 
-Column generation for the bound and for nodes worth having, rounding, then small steps; of all packings seen the
-cheapest.
+Column generation provides the bound and good columns; then rounding and local search. The cheapest packing seen wins.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from shoal.provision.solver.rounding import dive, shrunk
 ITERATIONS = 300
 """About two seconds for a thousand pods of thirty kinds."""
 _EASY, _HARD = 0.25, 0.35
-"""Shares of the budget: for nodes easy to find, and for others."""
+"""Shares of the budget for columns found heuristically and for exact pricing."""
 _MANY, _STEPS = 160, 0.8
-"""With more kinds of pods than this, such a share of the budget is for small steps, and comes first."""
+"""With more items than this, this share of the budget goes to local search, which then comes first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +29,16 @@ class Solution:
     nodes: Packing
     price: float
     bound: float
-    """0: not known."""
+    """0: unknown."""
     iterations: int
 
 
 def solve(
     instance: Instance, incumbent: Packing, *, iterations: int = ITERATIONS, stop: Callable[[], bool] = lambda: False
 ) -> Solution:
-    """Never dearer than the incumbent, which must be a packing of the instance. The same for the same arguments as
-    long as `stop` says no."""
+    """Never more expensive than the incumbent, which must be a valid packing. Deterministic as long as `stop` returns
+    False.
+    """
     budget = Budget(iterations, stop)
     columns = Columns(instance, budget)
     for each, _ in incumbent:
@@ -46,7 +46,7 @@ def solve(
     columns.pricer.activate(np.asarray([each.option for each, _ in incumbent], np.int64))
     known = [shrunk(instance, incumbent, instance.limits)]
     if instance.items > _MANY:
-        # The linear program is no help before the time is over: it comes last, for the bound.
+        # The linear program does not converge in time: it runs last, only for the bound.
         known.append(improved(columns, known[0], int(iterations * _STEPS)))
         columns.generate_whole(iterations, hard=False)
     else:

@@ -1,4 +1,4 @@
-"""Many nodes filled at once, each by its own order of the items: as much of each as fits. Pure."""
+"""Greedy fill of many nodes at once, each in its own item order: as many units of each item as fit. Pure."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _OUT = 1 << 60
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """c nodes. There may be many items, and few of them in question."""
+    """c nodes. Only the items in question are stored."""
 
     size: int
-    """How many items there are."""
+    """Number of all items."""
     items: Ints
-    """s: those in question."""
+    """s: the items in question."""
     options: Ints
     """c."""
     contents: Ints
@@ -29,14 +29,14 @@ class Filled:
         return found
 
     def whole(self, row: int) -> Ints:
-        """n: the contents of one node, by all items."""
+        """n: contents of one node over all items."""
         found = np.zeros(self.size, np.int64)
         found[self.items] = self.contents[row]
         return found
 
 
 class Filler:
-    """What filling needs of an instance, prepared once."""
+    """Instance data prepared for filling."""
 
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
@@ -47,8 +47,9 @@ class Filler:
         self._most = instance.most.T if self._ruled else np.zeros((instance.items, 0), np.int64)
 
     def fill(self, items: Ints, options: Ints, orders: Ints, bounds: Ints, start: Ints | None = None) -> Filled:
-        """`orders`: c x s, places in `items`; `bounds`: s or c x s, the most of each that is wanted besides what a node
-        holds at the `start`, which is c x s."""
+        """`orders`: c x s, positions in `items`. `bounds`: s or c x s, maximum units beyond the contents at `start`,
+        which is c x s.
+        """
         instance = self._instance
         rows = np.arange(len(options))
         left, ceilings = instance.capacity[options], np.where(instance.allowed[np.ix_(options, items)], bounds, 0)
@@ -78,9 +79,9 @@ class Filler:
         return contents @ self._counted[items], most
 
     def _within(self, amount: Ints, item: Ints, count: Ints, most: Ints) -> Ints:
-        """No more than the rules let in; counts them."""
+        """Limits the amounts by the host rules and updates the counts."""
         counted, own = self._counted[item], self._most[item]
-        # Who does not count for a rule only wants that not too many are there.
+        # An item that does not count for a rule only limits the number of counted units.
         room = np.where(counted > 0, np.minimum(most, own) - count, np.where(own >= count, MANY, 0))
         amount = np.minimum(amount, np.maximum(room.min(axis=1), 0))
         count += counted * amount[:, None]

@@ -1,6 +1,6 @@
-"""A packing made cheaper in small steps: a few nodes are emptied and their items packed anew. Pure.
+"""Local search: empties a few nodes and repacks their items. Pure.
 
-Dice are thrown for which nodes, always the same way.
+Nodes are chosen at random with a fixed seed.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from shoal.provision.solver.instance import Floats, Instance, Ints, Node, Packin
 from shoal.provision.solver.rounding import dive
 
 _NODES = 7
-"""Emptied at once, at most."""
+"""Maximum nodes emptied at once."""
 _IDLE = 120
-"""Steps without anything found that are enough."""
+"""Steps without an improvement before the search stops."""
 _NEAR = 1.0003
-"""So near to the bound nothing more is looked for."""
+"""Ratio to the bound at which the search stops."""
 _CANDIDATES = 4
-"""Nodes of which it is looked up what the cheapest option for their contents is."""
+"""Filled nodes for which the cheapest option is looked up."""
 _WORK = 6_000
-"""Nodes filled at once times items, about."""
+"""Approximate limit of nodes filled at once times items."""
 _DIVE_ITEMS = 60
-"""Kinds of pods that are few enough to ask the linear program about them."""
+"""Maximum number of items for which the diving heuristic is tried."""
 
 
 def improved(columns: Columns, nodes: Packing, steps: int) -> Packing:
-    """In so many steps. Never dearer than what was given."""
+    """Never more expensive than the given packing."""
     return _Improving(columns, nodes).run(steps)
 
 
@@ -59,7 +59,7 @@ class _Improving:
         return packing((each, 1) for each in self._nodes)
 
     def _chosen(self) -> list[int]:
-        """A few nodes, those that are worth little for what they cost rather than others."""
+        """Chooses a few nodes, preferring those with high waste."""
         waste = self._waste - self._waste.min()
         keys = (0.2 + waste / max(float(waste.max()), 1e-12)) * self._dice.random(len(waste))
         size = int(self._dice.integers(min(2, len(waste)), min(_NODES, len(waste)) + 1))
@@ -80,7 +80,7 @@ class _Improving:
         return float(self._instance.prices[held.option]) - worth
 
     def _again(self, before: list[Node], most: float, *, diving: bool) -> list[Node] | None:
-        """Nodes for the same items that cost less than `most`; None: none were found."""
+        """Nodes for the same items that cost less than `max_cost`; None if none were found."""
         instance = self._instance
         counts, room = np.zeros(instance.items, np.int64), self._room
         for each in before:
@@ -96,7 +96,7 @@ class _Improving:
         return found
 
     def _greedy(self, counts: Ints, room: Ints, most: float) -> list[Node] | None:
-        """One node after another, the one that costs least for what it is worth."""
+        """Adds nodes one by one, each with the lowest cost per value."""
         columns, instance = self._columns, self._instance
         left, room, spent = counts.copy(), room.copy(), 0.0
         found: list[Node] = []
@@ -115,7 +115,7 @@ class _Improving:
         return found
 
     def _cheapest(self, filled: Filled, room: Ints) -> tuple[int, Ints] | None:
-        """The node that costs least for what it is worth, of the cheapest option for its contents."""
+        """Node with the lowest cost per value, with the cheapest option for its contents."""
         worth = filled.worth(np.maximum(self._columns.values, 1e-9))
         ratio = np.where(worth > 0, self._costs[filled.options] / np.maximum(worth, 1e-12), np.inf)
         best: tuple[float, int, Ints] | None = None
@@ -130,7 +130,7 @@ class _Improving:
 
 
 def _holder(instance: Instance, by_price: Ints, contents: Ints, room: Ints) -> int | None:
-    """The cheapest option that holds them."""
+    """Cheapest option that holds the contents."""
     able = holds(instance, by_price, contents)
     if len(room):
         able &= (instance.takes[:, by_price] <= room[:, None]).all(axis=0)

@@ -1,7 +1,6 @@
-"""The packing problem in numbers: kinds of pods, kinds of nodes, what may be bought; and what an answer is. Pure.
+"""The packing problem in numbers: items (pod kinds), options (node kinds), limits, and packings. Pure.
 
-Amounts are whole numbers, so that whether something fits is never a matter of rounding. What pods and nodes are is
-known only to `adapting`.
+Amounts are integers, so feasibility never depends on rounding. Only `optimize` maps them to pods and nodes.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 MANY = 1 << 40
-"""As good as no bound."""
+"""Effectively unbounded."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,26 +24,27 @@ class Instance:
     """n items (kinds of pods), k options (kinds of nodes), m resources, g rules of a host, q limits."""
 
     requests: Ints
-    """n x m: what one of an item takes."""
+    """n x m: requests of one unit of each item."""
     counts: Ints
-    """n: how many there are."""
+    """n: number of units."""
     capacity: Ints
-    """k x m: what a node has for them."""
+    """k x m: capacity of a node."""
     prices: Floats
     """k."""
     allowed: Bools
-    """k x n: whether a node of the option may hold the item."""
+    """k x n: the option may hold the item."""
     counted: Bools = field(default_factory=lambda: np.zeros((0, 0), np.bool_))
-    """g x n: whether the item counts for the rule."""
+    """g x n: the item counts for the host rule."""
     most: Ints = field(default_factory=lambda: np.zeros((0, 0), np.int64))
-    """g x n: a node that holds the item has at most so many that count for the rule; MANY: it does not care."""
+    """g x n: a node with the item holds at most this many units that count for the rule; UNBOUNDED: no limit."""
     takes: Ints = field(default_factory=lambda: np.zeros((0, 0), np.int64))
-    """q x k: what a node takes of a limit."""
+    """q x k: usage of a limit by one node."""
     limits: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     """q."""
     fee: float = 0.0
-    """What a node costs besides its price when answers are compared, so that there are not many small ones for nothing.
-    The linear program, and so the bound, know nothing of it."""
+    """Added to each node's price when packings are compared, to avoid many small nodes without a benefit. The linear
+    program, and so the bound, ignore it.
+    """
 
     @property
     def items(self) -> int:
@@ -59,7 +59,7 @@ class Instance:
 class Node:
     option: int
     contents: tuple[tuple[int, int], ...]
-    """Item and how many, by item."""
+    """Item and number of units, by item."""
 
 
 Packing = tuple[tuple[Node, int], ...]
@@ -79,7 +79,7 @@ def amounts(instance: Instance, held: Node) -> Ints:
 
 
 def packing(nodes: Iterable[tuple[Node, int]]) -> Packing:
-    """Equal nodes together, in one order whatever way they were found."""
+    """Merges equal nodes and sorts them, independent of the order in which they were found."""
     times: dict[Node, int] = {}
     for each, number in nodes:
         if number and each.contents:
@@ -93,12 +93,12 @@ def price(instance: Instance, nodes: Packing) -> float:
 
 
 def cost(instance: Instance, nodes: Packing) -> float:
-    """The price with the fee: what is made as low as can be."""
+    """Price with node fees: the objective."""
     return price(instance, nodes) + instance.fee * sum(number for _, number in nodes)
 
 
 def taken(instance: Instance, nodes: Packing) -> Ints:
-    """Of the limits."""
+    """Usage of the limits."""
     total = np.zeros(len(instance.limits), np.int64)
     for each, number in nodes:
         total += instance.takes[:, each.option] * number
@@ -106,7 +106,7 @@ def taken(instance: Instance, nodes: Packing) -> Ints:
 
 
 def holds(instance: Instance, options: Sequence[int] | Ints, contents: Ints) -> Bools:
-    """Which of the options can hold such contents in one node."""
+    """Which of the options can hold these contents in one node."""
     which = np.asarray(options, np.int64)
     held = contents > 0
     wanted = contents @ instance.requests
@@ -118,7 +118,7 @@ def holds(instance: Instance, options: Sequence[int] | Ints, contents: Ints) -> 
 
 
 def problem(instance: Instance, nodes: Packing) -> str:
-    """What of the instance an answer breaks; "" if nothing."""
+    """Returns the first constraint of the instance that a packing violates; "" if none."""
     total = np.zeros(instance.items, np.int64)
     for each, number in nodes:
         contents = amounts(instance, each)

@@ -1,4 +1,4 @@
-"""Pods that are one item, and which items cannot share a node, or only so many of them. Pure."""
+"""Items of the packing instance, and rules that limit which items share a node. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Object = dict[str, Any]
 
 @dataclass(slots=True)
 class Item:
-    """Pods that ask for the same, and may go to the same pools."""
+    """Pods with equal constraints and pools of the same weight."""
 
     requests: Resources
     ask: Ask
@@ -29,7 +29,9 @@ class Item:
 
 
 def rules(items: Sequence[Item], allowed: Bools) -> tuple[Bools, Ints]:
-    """`counted` and `most` of an instance: of hosts, of ports of hosts, and of wishes that no node fulfils together."""
+    """Returns `counted` and `node_limits` of the instance: from hostname topologies, host ports, and requirements that
+    no node satisfies together.
+    """
     size = len(items)
     found: list[tuple[Bools, Ints]] = []
     for number in sorted({rule for item in items for rule, _ in item.ask.most}):
@@ -50,7 +52,7 @@ def rules(items: Sequence[Item], allowed: Bools) -> tuple[Bools, Ints]:
 
 
 def _disagreements(items: Sequence[Item], allowed: Bools) -> Iterable[tuple[Bools, Ints]]:
-    """Items whose wishes exclude each other though there are nodes for both of them."""
+    """Items with incompatible requirements that have a common option."""
     kinds: dict[frozenset[Requirement], list[int]] = {}
     for number, item in enumerate(items):
         kinds.setdefault(frozenset(item.ask.requirements.values()), []).append(number)
@@ -66,7 +68,7 @@ def _disagreements(items: Sequence[Item], allowed: Bools) -> Iterable[tuple[Bool
 
 
 def _only(size: int, members: Sequence[int], most: int) -> Ints:
-    """A rule that these care about."""
+    """A rule that limits only these items."""
     found = np.full(size, MANY, np.int64)
     found[list(members)] = most
     return found

@@ -1,7 +1,4 @@
-"""One node, filled with what is worth most: with fractions of items for what its resources are worth, or whole ones.
-
-A door to HiGHS.
-"""
+"""Knapsack of one node: LP relaxation for resource duals, or integer solution. Uses HiGHS."""
 
 from __future__ import annotations
 
@@ -14,25 +11,25 @@ from shoal.provision.solver.instance import Bools, Floats, Ints
 from shoal.provision.solver.master import quiet
 
 Groups = list[tuple[Ints, int]]
-"""Items of which a node holds at most so many together."""
+"""Items of which a node holds at most this many together."""
 
 _GAP, _NODES = 0.002, 20
-"""How near to the best is near enough, and how long whole items are looked for."""
+"""Relative MIP gap, and limit of branch-and-bound nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
     contents: Ints
-    """It may break rules that are not groups."""
+    """May violate rules that are not cardinality groups."""
     bound: float
-    """Nothing is worth more."""
+    """Upper bound of the value."""
 
 
 class Knapsack:
     def __init__(self, requests: Floats, capacity: Floats, allowed: Bools, groups: Groups) -> None:
         self._items = np.arange(len(requests), dtype=np.int32)
         self._allowed, self._resources = allowed, len(capacity)
-        # In shares of the node: bytes and thousandths side by side are hard on the solver.
+        # Scaled to shares of the node: bytes beside millicores are numerically bad.
         self._scale = np.maximum(capacity, 1.0)
         self._limits = np.concatenate([capacity / self._scale, [float(most) for _, most in groups]])
         self._dense = np.zeros((len(requests), len(self._limits)))
@@ -43,7 +40,7 @@ class Knapsack:
         self._wanted: Ints | None = None
 
     def rates(self, values: Floats, wanted: Ints) -> Floats:
-        """What a unit of each resource is worth."""
+        """Dual value of one unit of each resource."""
         size = len(self._items)
         if self._fractions is None:
             self._fractions = self._program()

@@ -1,6 +1,6 @@
-"""The linear program over the nodes known so far: how many of each, and what an item is worth. The door to HiGHS.
+"""Restricted master problem: LP over the columns known so far, solved with HiGHS. Its duals price the items.
 
-Every row has a way out at a price that nobody would pay, so that there always is an answer.
+Every row has a slack column at a prohibitive cost, so the LP is always feasible.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from shoal.provision.solver.instance import Floats, Instance, Ints
 @dataclass(frozen=True, slots=True)
 class Answer:
     amounts: Floats
-    """How many of each column."""
+    """Amount of each column."""
     values: Floats
-    """n: what one more of an item would cost."""
+    """n: dual value of one more unit of an item."""
     tolls: Floats
-    """q: what one less of a limit would cost."""
+    """q: dual value of one less unit of a limit."""
     missing: float
-    """How much of the items there is no node for."""
+    """Units that no column covers."""
 
 
 class Master:
     def __init__(self, instance: Instance, dear: float) -> None:
-        """`dear`: the price of the way out."""
+        """`penalty`: cost of the slack columns."""
         self._instance = instance
         self._highs = quiet()
         inf = highspy.kHighsInf
@@ -88,7 +88,7 @@ class Master:
 
 
 def fluid(instance: Instance) -> float:
-    """What enough of every resource costs, whatever it is in: no packing costs less."""
+    """Lower bound: cost of covering the total demand of every resource, ignoring packing."""
     demand = (instance.counts @ instance.requests).astype(np.float64)
     wanted = demand > 0
     shares = np.maximum(instance.capacity, 0)[:, wanted] / demand[wanted]
@@ -104,7 +104,7 @@ def fluid(instance: Instance) -> float:
     highs.addCols(options, instance.prices, np.zeros(options), upper, shares.size, starts, where, shares.ravel())
     highs.run()
     prices = np.maximum(np.asarray(highs.getSolution().row_dual, np.float64), 0.0)
-    # Made so small that no node has more of them than it costs.
+    # Scaled down so that no node is worth more than its price.
     over = max(1.0, float((shares @ prices / np.maximum(instance.prices, 1e-12)).max()))
     return float(prices.sum()) / over if np.isfinite(over) else 0.0
 

@@ -1,4 +1,4 @@
-"""Two nodes into one, where one holds what both hold for no more than both cost. Pure."""
+"""Merges two nodes into one option that holds both for no higher cost. Pure."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 from shoal.provision.solver.instance import Instance, Ints, Packing, amounts, holds, node, packing, taken
 
 _MOST = 400
-"""Nodes: with more, looking at all pairs takes too long."""
+"""With more nodes, checking all pairs takes too long."""
 
 
 def merged(instance: Instance, nodes: Packing, stop: Callable[[], bool] = lambda: False) -> Packing:
-    """Never dearer, the fee counted."""
+    """Never more expensive, node fees included."""
     single = [each for each, times in nodes for _ in range(times)]
     if not 1 < len(single) <= _MOST:
         return nodes
@@ -34,7 +34,7 @@ def merged(instance: Instance, nodes: Packing, stop: Callable[[], bool] = lambda
 
 
 def _partner(instance: Instance, options: Ints, contents: Ints, room: Ints) -> tuple[int, int] | None:
-    """Which of the others to merge the first one with, and the option for both."""
+    """Which of the other nodes to merge with the first, and the option for both."""
     used = contents @ instance.requests
     prices = instance.prices[options]
     both, most = used[1:] + used[0], prices[1:] + prices[0] + instance.fee

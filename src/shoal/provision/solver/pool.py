@@ -1,7 +1,7 @@
-"""A process of its own for what takes long to work out, so that nothing else waits for it.
+"""Child process for long computations, so that the event loop is not blocked.
 
-It is started when it is needed first, and again, once, when it dies over a question. Questions are answered one after
-another. It ends with `run`, which is a loop among others, or with `close`.
+The process is started on first use, and restarted once if it dies during a call. Calls run one after another. It ends
+with `run`, which runs beside the controllers, or with `close`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ log = logging.getLogger(__name__)
 
 ITERATIONS = 300
 SECONDS = 2.0
-"""For one plan, if nothing else is said."""
+"""Default time limit for one plan."""
 _PATIENCE = 10.0
-"""How much longer than asked for an answer may take, in seconds; that is a defect, or a machine that is overrun."""
+"""Seconds beyond the requested time before a call times out. Reaching it means a defect or an overloaded machine."""
 _ONE_CORE = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
 class PoolFailed(ShoalError):
-    """There is no answer, whatever the question: the process died twice, took too long, or the function failed."""
+    """The call has no result: the process died twice, timed out, or the function raised."""
 
 
 class SolverPool:
@@ -40,15 +40,16 @@ class SolverPool:
         self._turn = asyncio.Lock()
 
     async def run(self) -> None:
-        """Until it is cancelled; then the process ends."""
+        """Waits until cancelled, then ends the process."""
         try:
             await asyncio.Event().wait()
         finally:
             await self.close()
 
     async def call(self, function: str, *arguments: Any, seconds: float) -> Any:
-        """What `module:function` makes of the arguments, which must be fit for a pickle, as its answer. It should take
-        no longer than so many seconds by itself; much longer, and it is ended."""
+        """Calls `module:function` in the process. Arguments and result must be picklable. `seconds` is the time the
+        function should need; a much longer call is killed.
+        """
         question = pickle.dumps((function, arguments), pickle.HIGHEST_PROTOCOL)
         async with self._turn:
             for _ in range(2):
@@ -71,7 +72,7 @@ class SolverPool:
             await process.wait()
 
     async def _asked(self, question: bytes, seconds: float) -> bytes | None:
-        """None: the process died. Whoever is cancelled while it works leaves none behind."""
+        """Returns None if the process died. A cancelled call kills the process."""
         done = False
         try:
             async with asyncio.timeout(seconds):

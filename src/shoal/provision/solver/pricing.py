@@ -1,7 +1,7 @@
-"""Nodes worth having: contents worth more than the node costs, if every item is worth something.
+"""Pricing problem: finds node contents worth more than the node costs, given item duals.
 
-First by filling in many orders at once; what comes near is tried again with one item exchanged; the best of one
-option is asked for only when that finds nothing.
+First greedy filling in many orders at once; near misses are retried with one item swapped; exact pricing of one option
+only if that finds nothing.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from shoal.provision.solver.filling import Filled, Filler
 from shoal.provision.solver.instance import Floats, Instance, Ints, holds
 
 _WORK = 40_000
-"""Nodes filled at once times items, about."""
+"""Approximate limit of nodes filled at once times items."""
 _FINENESS = {1: 1, 2: 6, 3: 4}
-"""Of the grid of weights, by how many resources there are."""
+"""Grid resolution of resource weights, by number of resources."""
 _WEIGHED = 6_000
-"""Linear knapsacks in a round times items, about."""
+"""Approximate limit of LP knapsacks per round times items."""
 ACTIVE = 48
-"""Options looked at closely, at first."""
+"""Options priced closely at the start."""
 
 
 class Pricer:
@@ -34,26 +34,26 @@ class Pricer:
         self._turn = 0
 
     def activate(self, options: Ints) -> bool:
-        """Whether some of them were not active before."""
+        """Returns True if some of them were not active before."""
         before = len(self.active)
         self.active = np.union1d(self.active, options)
         return len(self.active) > before
 
     def weigh(self, values: Floats, bounds: Ints) -> None:
-        """Brings the rates of active options up to date: of all of them, or by turns where that takes long."""
+        """Updates the duals of the active options: all of them, or in turns if that takes too long."""
         few = min(len(self.active), max(4, _WEIGHED // max(1, self.instance.items)))
         self.bounder.weigh(values, bounds, np.roll(self.active, -self._turn)[:few])
         self._turn = (self._turn + few) % len(self.active)
 
     def fill(self, values: Floats, bounds: Ints, most: float = np.inf, work: int = _WORK) -> Filled:
-        """Several nodes of each option that is active and has no higher price than `most`."""
+        """Fills several nodes of each active option that costs at most `max_price`."""
         items = np.flatnonzero((bounds > 0) & (values > 0))
         which = self.active[self.instance.prices[self.active] <= most]
         options, weights = self._weights(which, work // max(1, len(items)))
         return self.filler.fill(items, options, self._orders(values, weights, items), bounds[items])
 
     def exchange(self, values: Floats, bounds: Ints, filled: Filled, rows: Ints) -> Filled:
-        """These nodes without one of one item, filled anew without it."""
+        """Removes one unit of one item from these nodes and fills them again without that item."""
         items = filled.items
         held = np.argwhere(filled.contents[rows] > 0)[: max(1, 2 * _WORK // max(1, len(items)))]
         which, without = rows[held[:, 0]], held[:, 1]
@@ -66,7 +66,7 @@ class Pricer:
         return self.filler.fill(items, options, orders, more, start)
 
     def best(self, values: Floats, bounds: Ints, option: int) -> tuple[Ints, float]:
-        """The contents of one node that are worth most, about, and what none is worth more than."""
+        """Approximately best contents of one node, and an upper bound of its value."""
         found = self.bounder.best(values, bounds, option)
         which, contents = np.asarray([option]), np.minimum(found.contents, bounds)
         if not holds(self.instance, which, contents)[0]:
@@ -76,8 +76,7 @@ class Pricer:
         return contents, found.bound
 
     def _weights(self, which: Ints, rows: int) -> tuple[Ints, Floats]:
-        """Ways to weigh the resources of these options: the rates of the bound, some near them, and a grid; so many
-        rows, about."""
+        """Resource weights for these options: the duals, variations of them, and a grid; about `rows` rows."""
         rates = self.bounder.rates[which] * self._capacity[which]
         rates = rates / np.maximum(rates.sum(axis=1, keepdims=True), 1e-12)
         near = [rates * np.where(np.arange(rates.shape[1]) == each, 1.3, 1.0) for each in range(rates.shape[1])]
@@ -93,7 +92,7 @@ class Pricer:
 
 
 def _some(instance: Instance) -> Ints:
-    """Of each kind of options, by what they may hold, some of every size; of the small ones more."""
+    """Initial active options: of each set of allowed items some of every size, more of the small ones."""
     kinds: dict[bytes, list[int]] = {}
     for option, row in enumerate(np.packbits(instance.allowed, axis=1)):
         kinds.setdefault(row.tobytes(), []).append(option)
@@ -108,7 +107,7 @@ def _some(instance: Instance) -> Ints:
 
 
 def _mixes(instance: Instance) -> Floats:
-    """Weights of the resources, adding up to 1: all of a grid over those that matter most, none for the others."""
+    """Grid of resource weights that sum to 1, over the resources with the highest load."""
     demand = instance.counts @ instance.requests
     loads = (demand / np.maximum(instance.capacity, 1)).max(axis=0, initial=0.0)
     main = np.argsort(-loads, kind="stable")[: max(1, min(3, int((loads > 0).sum())))]

@@ -1,8 +1,8 @@
-"""A plan's new nodes as a packing problem in numbers, and back: which pods are one kind, which offerings one option.
+"""Translates the new claims of a plan to a packing instance: equal pods become items, offerings become options.
 
-Pods stay in the topology domains that the rule counted them in, and with a pool as heavy as the one it chose. What
-cannot be said in numbers is kept as the rule has it: pods that are bound to each other, reserved machines, claims
-with relaxed minValues. Pure.
+Pods stay in the topology domains in which the simulation counted them, and in pools of the same weight. Claims that
+cannot be expressed in numbers stay fixed: pods with affinity to each other, reserved instances, relaxed minValues.
+Pure.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from shoal.provision.solver.items import Item, rules
 Object = dict[str, Any]
 
 UNRESERVED = Requirements([requirement(CAPACITY_TYPE, NOT_IN, [RESERVED])])
-"""Who was not given a reserved machine does not get one by chance."""
+"""A pod that was not assigned a reserved instance does not get one by chance."""
 _FEE = 0.02
-"""Of the cheapest node's price: what a node costs besides."""
+"""Fee per node, as a share of the cheapest node's price."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Option:
 
 
 class Problem:
-    """`kept` are the claims that stay; `instance` is about all others."""
+    """`fixed_claims` stay unchanged; `instance` covers all others."""
 
     def __init__(self, question: Question, plan: Plan) -> None:
         self.question, self.plan = question, plan
@@ -52,14 +52,14 @@ class Problem:
         self._weights = {pool.name: weight(pool.pool) for pool in question.pools}
         self._by_pool = {(each.name, _taints(each.more)): each for each in self.templates}
         self.binding = {pool.name: self._binding(pool) for pool in question.pools}
-        """The limits of pools that could be reached."""
+        """Limits of pools that could be reached."""
         self.kept = [claim for claim in plan.claims if not self._is_free(claim)]
         self.claims = [claim for claim in plan.claims if self._is_free(claim)]
         self._build()
         seen = [(claim, self._seen(claim)) for claim in self.claims]
         self._leave([claim for claim, found in seen if found is None])
         self.seen = [(claim, found) for claim, found in seen if found is not None]
-        """The rule's claims as nodes of the instance."""
+        """The plan's claims as nodes of the instance."""
         self.incumbent: Packing = packing((found, 1) for _, found in self.seen)
 
     def _build(self) -> None:
@@ -93,7 +93,7 @@ class Problem:
         )
 
     def _leave(self, lost: Sequence[NewClaim]) -> None:
-        """These are kept too: the rule let something happen that the numbers would not."""
+        """Fixes further claims: the simulation allowed something that the instance forbids."""
         if not lost:
             return
         self.kept += lost
@@ -138,7 +138,7 @@ class Problem:
         return items, number_of
 
     def _state(self, template: Template, item: Item) -> State | None:
-        """Of a node of the template with such a pod; None: there is none."""
+        """State of a template node with such a pod; None if incompatible."""
         if self._weights[template.name] != item.weight:
             return None
         if untolerated(template.taints, item.ask.tolerations, EVERY) is not None:
@@ -171,7 +171,7 @@ class Problem:
         return found
 
     def _limits(self, options: Sequence[Option]) -> tuple[Ints, Ints]:
-        """Of the pools, and of offerings of which only so many can be had."""
+        """Limits of the pools, and of offerings with a remaining count."""
         takes: list[list[int]] = []
         limits: list[int] = []
         for pool in self.question.pools:
@@ -188,21 +188,21 @@ class Problem:
         return table, np.maximum(np.asarray(limits, np.int64), 0)
 
     def _binding(self, pool: Pool) -> tuple[str, ...]:
-        """Those that a node for every pod, each of the largest type, would pass."""
+        """Limits that one node of the largest type per pod would exceed."""
         nodes = sum(len(claim.pods) for claim in self.plan.claims)
         largest = {**highest(each.capacity for each in pool.types), NODES: 1}
         left = subtract(pool.limits, pool.used)
         return tuple(name for name in pool.limits if left[name] < nodes * largest.get(name, 0))
 
     def _most(self, claim: NewClaim, name: str) -> int:
-        """What a claim that stays takes of a limit, whichever of its types comes."""
+        """Maximum usage of a limit by a fixed claim over its types."""
         template = self._by_pool[claim.pool, _taints(claim.taints)]
         if name == NODES:
             return 1
         return max((each.capacity.get(name, 0) for each in template.types if each.name in claim.types), default=0)
 
     def _spoken(self) -> dict[str, int]:
-        """How many of each offering the claims that stay take: each of the cheapest it can be had of."""
+        """Offerings used by the fixed claims, assuming the cheapest matching one for each."""
         found: dict[str, int] = {}
         for claim in self.kept:
             template = self._by_pool[claim.pool, _taints(claim.taints)]
@@ -223,7 +223,7 @@ class Problem:
         return found
 
     def _seen(self, claim: NewClaim) -> Node | None:
-        """The node that the rule's claim amounts to; None: it is none of this problem."""
+        """Node of the instance that equals the claim; None if there is none."""
         contents = np.zeros(len(self.items), np.int64)
         for pod in claim.pods:
             contents[self._item_of[_uid(pod)]] += 1
@@ -236,7 +236,7 @@ class Problem:
 
 
 def _flexible(template: Template, kind: int, states: Iterable[State]) -> bool:
-    """Whether whatever such a node holds, enough other types hold too."""
+    """True if enough other types can hold whatever this type holds to satisfy minValues."""
     space = subtract(template.types[kind].allocatable, template.overheads[kind])
     able = 0
     for number, other in enumerate(template.types):
@@ -257,7 +257,7 @@ def _takes(option: Option, name: str) -> int:
 
 
 def _asked(ask: Ask) -> Any:
-    """Equal for those that ask for the same."""
+    """Equal for equal constraints."""
     tolerations = orjson.dumps(ask.tolerations, option=orjson.OPT_SORT_KEYS)
     return frozenset(ask.requirements.values()), tolerations, ask.most, ask.counts
 

@@ -1,4 +1,4 @@
-"""What the solver says of its plan, besides the plan."""
+"""Report of the solver about a plan."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class Report:
     cost: float
-    """Of the new nodes, an hour."""
+    """Hourly cost of the new nodes."""
     rule_cost: float
-    """Of Karpenter's rule for the same pods."""
+    """Cost of Karpenter's plan for the same pods."""
     bound: float
-    """What no plan can be cheaper than, with every pod in the topology domain that the rule chose; 0: not known."""
+    """Lower bound of the cost of any plan with every pod in the topology domain that Karpenter chose; 0: unknown."""
     nodes: int
     iterations: int
     kept: str = ""
-    """Why the rule's plan was kept; "": it was made cheaper."""
+    """Why Karpenter's plan was kept; "": it was made cheaper."""
 
     @property
     def gap(self) -> float:
-        """By how much of the bound it costs more than that, at most; 0 too where no bound is known."""
+        """Maximum relative distance to the bound; 0 if no bound is known."""
         return self.cost / self.bound - 1.0 if self.bound > 0 else 0.0
 
     @property

@@ -1,5 +1,6 @@
-"""From the linear program to whole nodes: what is whole in its answer is kept, the rest is asked again, until all
-items are held. Pure."""
+"""Diving heuristic: fixes the nearly integral columns of the LP and solves again for the rest, until all items are
+packed. Pure.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +10,15 @@ from shoal.provision.solver.columns import Columns
 from shoal.provision.solver.instance import Floats, Instance, Ints, Node, Packing, amounts, holds, node, packing, taken
 
 _ROUNDS = 6
-"""Of column generation, each time something was fixed."""
+"""Rounds of column generation after each fixing."""
 _SURE = 0.95
-"""So much of a node is a node."""
+"""Fraction from which a column is rounded up."""
 _MANY = 40
-"""Of so many kinds of nodes in the answer, one more is fixed at once."""
+"""One more fractional column is fixed for each multiple of this many columns."""
 
 
 def dive(columns: Columns, counts: Ints, limits: Ints) -> Packing | None:
-    """Nodes for so many of the items; None where the limits, or the budget, do not reach."""
+    """Returns None if the limits or the budget do not suffice."""
     left, room = counts.copy(), limits.copy()
     found: list[tuple[Node, int]] = []
     while left.any():
@@ -36,7 +37,7 @@ def dive(columns: Columns, counts: Ints, limits: Ints) -> Packing | None:
 
 
 def _whole(columns: Columns, fractions: Floats, left: Ints, room: Ints) -> list[tuple[Node, int]]:
-    """What is fixed now: all that is whole; else the node that is nearest to it, or a few of many."""
+    """Columns to fix now: all nearly integral ones, else the largest fractions."""
     left, room = left.copy(), room.copy()
     found: list[tuple[Node, int]] = []
     order = np.argsort(-fractions, kind="stable")
@@ -50,7 +51,7 @@ def _whole(columns: Columns, fractions: Floats, left: Ints, room: Ints) -> list[
         while times and ((takes * times > room).any() or (contents * times > left).any()):
             times -= 1
         if not times and not (takes > room).any():
-            # More than there is left of something: the node holds what there is.
+            # The column exceeds the remaining demand: reduce it to that.
             contents, times = np.minimum(contents, left), 1
         if times and contents.any():
             left -= contents * times
@@ -60,7 +61,7 @@ def _whole(columns: Columns, fractions: Floats, left: Ints, room: Ints) -> list[
 
 
 def shrunk(instance: Instance, nodes: Packing, limits: Ints) -> Packing:
-    """Each node of the cheapest option that holds the same, within the limits."""
+    """Replaces each node by the cheapest option that holds the same contents, within the limits."""
     room = limits - taken(instance, nodes)
     by_price = np.argsort(instance.prices, kind="stable")
     found = []

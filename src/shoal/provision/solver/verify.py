@@ -1,6 +1,6 @@
-"""Whether a plan that was packed anew keeps every constraint that the rule's plan kept. Pure.
+"""Verifies that a repacked plan keeps every constraint of the incumbent plan. Pure.
 
-It shares nothing with the packing but the pods' asks and what DaemonSets take: what it says is checked pod by pod,
+It shares only the pod constraints and the DaemonSet overhead with the packing; everything is checked pod by pod and
 type by type.
 """
 
@@ -23,7 +23,7 @@ Object = dict[str, Any]
 
 
 def broken(question: Question, rule: Plan, plan: Plan) -> str:
-    """The first thing that is wrong with the plan; "" if nothing is."""
+    """Returns the first error of the plan; "" if there is none."""
     return next(problems(question, rule, plan), "")
 
 
@@ -85,7 +85,7 @@ def _pods(
 
 
 def _implies(has: Requirement | None, wanted: Requirement) -> bool:
-    """Whether every node with the one satisfies the other."""
+    """True if every node that satisfies the one requirement satisfies the other."""
     if has is None:
         return wanted.absent and wanted.complement and not wanted.values
     both = has.intersection(wanted)
@@ -101,13 +101,13 @@ def _hosts(claim: NewClaim, asks: Mapping[str, Ask]) -> Iterator[str]:
 
 
 class _Offers:
-    """Claims that want the same of a node, but for its type, share what was found out."""
+    """Caches matches: claims with equal requirements besides the type share them."""
 
     def __init__(self) -> None:
         self._known: dict[Any, dict[str, list[Offering]]] = {}
 
     def suiting(self, claim: NewClaim, template: Template) -> dict[str, list[Offering]]:
-        """By type of the claim: what can be had for it."""
+        """Available offerings by type of the claim."""
         wanted = claim.requirements.without(INSTANCE_TYPE)
         key = (id(template), frozenset(wanted.values()))
         found = self._known.get(key)
@@ -164,7 +164,7 @@ def _variety(claim: NewClaim, template: Template) -> Iterator[str]:
 
 
 def _limits(plan: Plan, pools: Mapping[str, Pool]) -> Iterator[str]:
-    """Any of its types may come of a claim: the largest counts."""
+    """Counts the largest type of each claim, because any of them may be launched."""
     for pool in pools.values():
         mine = [frozenset(claim.types) for claim in plan.claims if claim.pool == pool.name]
         if not pool.limits or not mine:
@@ -177,7 +177,7 @@ def _limits(plan: Plan, pools: Mapping[str, Pool]) -> Iterator[str]:
 
 
 def _rooms(claims: Sequence[tuple[NewClaim, Mapping[str, Sequence[Offering]]]]) -> Iterator[str]:
-    """Whether every claim has a machine, where there are only so many: each is given one, others moved if need be."""
+    """Checks that every claim can get an offering where counts are limited (bipartite matching)."""
     seats: dict[str, list[int]] = {}
     wants = [[each for offers in suiting.values() for each in offers] for _, suiting in claims]
 

@@ -1,7 +1,7 @@
-"""The process in which plans are worked out: a question comes on standard input, its answer goes to standard output.
+"""Main module of the solver process: requests on standard input, responses on standard output.
 
-Both are a length and a pickle; they come from and go to the process that started this one, and nobody else. It ends
-when its input does.
+Each message is a length and a pickle, exchanged only with the parent process. The process ends when its input is
+closed.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from shoal.provision.solver.report import Report
 
 LENGTH = struct.Struct("!Q")
 _NICENESS = 5
-"""Whoever waits for the API server goes before whoever waits for a cheaper plan."""
+"""The API server has priority over a cheaper plan."""
 
 
 def improve(question: Question, plan: Plan, iterations: int, seconds: float) -> tuple[Plan, Report]:
-    """For at most about so long: what is found by then is the answer."""
-    # Late: whoever only sends questions needs neither numpy nor HiGHS.
+    """Runs for about `seconds` at most and returns the best plan found."""
+    # Imported late: the parent process needs neither numpy nor HiGHS.
     from shoal.provision.solver.adapting import improve as improved  # noqa: PLC0415
 
     end = time.monotonic() + seconds
@@ -54,7 +54,7 @@ def _named(name: str) -> Callable[..., Any]:
 
 def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
-    # What a library prints must not get among the answers.
+    # Output of libraries must not mix with the responses.
     os.dup2(2, 1)
     os.nice(_NICENESS)
     with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):

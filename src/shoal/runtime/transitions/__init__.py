@@ -1,1 +1,1 @@
-"""Events about objects whose story is in their status: what became of them, told when it changes."""
+"""Records Events from status changes, for kinds whose controllers report only in the status."""

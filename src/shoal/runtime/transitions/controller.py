@@ -1,6 +1,7 @@
-"""The loop that tells: it watches kinds whose loops say what they did in the status, and writes Events of it.
+"""StatusEventController: watches kinds and records Events when their status changes.
 
-What it finds when it begins was told before, or is too old to tell.
+Objects that already have conditions or a phase when first seen are not reported: their events were recorded before, or
+are too old.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from shoal.runtime.transitions.decide import UNKNOWN, State, Telling, said_of, s
 Object = dict[str, Any]
 
 UNSERVED_SECONDS = 30.0
-"""Between looks at a kind that is not served yet."""
+"""Between polls of a kind that is not served yet."""
 MOST_STATES = 10_000
 
 
@@ -27,7 +28,7 @@ class Transitions:
         self.name = name
         self._recorder = Recorder(lambda _: client, clock, QUIET)
         self._alike: dict[State, State] = {}
-        """Most objects are in one of few states: each is held once."""
+        """Interned snapshots: most objects share one of few states."""
         self._reflectors = []
         for kind, source, telling in told:
             states: dict[Key, State] = {}
@@ -48,7 +49,7 @@ class Transitions:
         if before is now:
             return
         if before is None:
-            # Its status is empty when it is made; one that has a long story is one that was there.
+            # A new object has an empty status; one with conditions or a phase existed before.
             before = now if now.conditions or now.phase else UNKNOWN
         for said in said_of(before, now, telling):
             self._recorder.record(source, "", obj, said.type, said.reason, said.message)

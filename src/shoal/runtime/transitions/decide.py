@@ -1,4 +1,4 @@
-"""What is worth an Event when an object's status changes. Pure."""
+"""Decides which Events a status change deserves. Pure."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ NORMAL, WARNING = "Normal", "Warning"
 
 @dataclass(frozen=True, slots=True)
 class Telling:
-    """What is told of a kind. A condition that gets worse, from True to anything else, is told in any case."""
+    """Which status changes of a kind become Events. A condition that leaves True is always reported."""
 
     summary: frozenset[str] = frozenset()
-    """Conditions of which it is told that they become True."""
+    """Conditions reported when they become True."""
     news: frozenset[str] = frozenset()
-    """Conditions of which every change is told: why it waits, that it moves."""
+    """Conditions of which every change is reported, for example why an object waits or that it moves."""
     alarming: frozenset[str] = frozenset()
-    """Of those, the ones that are bad news while they are True."""
+    """Conditions of negative polarity: True is a warning."""
     phases: frozenset[str] = frozenset()
-    """Phases of which it is told that they begin."""
+    """Phases reported when entered."""
     bad_phases: frozenset[str] = frozenset()
     place: str = ""
-    """A field of the status that says where it is."""
+    """Status field that names where the object is assigned."""
 
 
 class State(NamedTuple):

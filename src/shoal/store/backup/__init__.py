@@ -1,5 +1,4 @@
-"""Backups: one file with a whole store at one revision, the same for every store.
+"""Backups: one file with a whole store at one revision, in the same format for every store.
 
-format.py    the file: what is written, what is refused
-snapshot.py  what a store gives to be backed up
+format.py    the file format snapshot.py  what a store provides for a backup
 """

@@ -1,13 +1,13 @@
-"""The file of a backup: a header, records in chunks, a trailer. Streamed both ways; nothing is believed unchecked.
+"""The backup file: a header, records in chunks, a trailer. It is streamed both ways and every part is verified.
 
     file    = "SHOALBAK" format(2) chunk…
     chunk   = type(1) length(4) crc32(4) zlib(payload)      the checksum is of type, length and what follows
     types   H header, JSON; K keys, JSON, at most one; R records; T trailer, JSON, the last;
-            E why whoever sent it could not go on
+            E the reason why the sender could not continue
     record  = key length(4) key value length(4) value revision(8)
 
-Numbers are big-endian. The trailer counts the records and has the SHA-256 of every byte before it, so a file that was
-cut anywhere is found, and so is one that goes on.
+Numbers are big-endian. The trailer holds the number of records and the SHA-256 of every byte before it, so truncated
+files and trailing bytes are detected.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAGIC = b"SHOALBAK"
 FORMAT = 1
 CHUNK_BYTES = 1 << 20
 LARGEST_CHUNK = 64 << 20
-"""No store takes a value of that size: a longer chunk is not ours, and is not read into memory."""
+"""No store takes a value of that size. A longer chunk is invalid and is not read into memory."""
 LEVEL = 6
 _HEAD = struct.Struct(">cII")
 _LENGTH = struct.Struct(">I")
@@ -35,7 +35,7 @@ _REVISION = struct.Struct(">Q")
 
 
 class BackupRefused(StoreError):
-    """It is not restored: it is damaged, not a backup, or of a newer Shoal."""
+    """The file is not restored: it is damaged, not a backup, or of a newer Shoal."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -47,18 +47,18 @@ class Header:
     store: str
     """The ID of the store."""
     kind: str
-    """sqlite or etcd: where it comes from; it goes into either."""
+    """The kind of store it was taken from, sqlite or etcd. It can be restored into either."""
     revision: int
-    """Of the state in the file."""
+    """The revision of the state in the file."""
     newest: int
-    """Of the store when the file was made; above `revision` for a point in the past."""
+    """The newest revision of the store when the file was made; above `revision` for a point in the past."""
     time: str
     version: str
-    """Of the Shoal that made it."""
+    """The version of Shoal that made it."""
 
 
 class Writer:
-    """`write` gets the bytes of the file, in order."""
+    """Passes the bytes of the file to `write`, in order."""
 
     def __init__(self, write: Callable[[bytes], object], header: Header, keys: Mapping[str, str] | None = None) -> None:
         self._write, self._digest = write, hashlib.sha256()
@@ -87,7 +87,7 @@ class Writer:
             self.add(record)
 
     def close(self) -> None:
-        """Only now is the file one."""
+        """Writes the trailer; the file is valid only after that."""
         self._flush()
         self._chunk(b"T", _json({"records": self._records, "sha256": self._digest.hexdigest()}))
 
@@ -106,13 +106,15 @@ class Writer:
 
 
 class Reader:
-    """Reads the header at once, records as they are asked for. Who has seen the last one has seen a whole file."""
+    """Reads the header at once and records on demand. A caller that has read the last record has verified the whole
+    file.
+    """
 
     def __init__(self, file: BinaryIO, name: str) -> None:
         self._file, self._name = file, name
         self._digest = hashlib.sha256()
         self.keys: dict[str, str] = {}
-        """The authority, the key of service accounts, the administrator's token, where they were asked for."""
+        """The certificate authority, the service account key and the administrator's token, if they were included."""
         self._check_magic()
         kind, payload = self._chunk()
         if kind != b"H":
@@ -223,13 +225,15 @@ class Reader:
 
 
 def verify(file: BinaryIO, name: str) -> tuple[Header, int]:
-    """Reads all of it; how many records there are. Raises BackupRefused."""
+    """Reads the whole file and returns the header and the number of records. Raises InvalidBackup."""
     reader = Reader(file, name)
     return reader.header, sum(1 for _ in reader.records())
 
 
 def failed(reason: str, *, begun: bool) -> bytes:
-    """What is sent in place of the rest when it cannot be read; whoever reads it says so."""
+    """Returns the chunk that is sent in place of the rest when the store cannot be read; the reader raises its
+    message.
+    """
     return (b"" if begun else MAGIC + FORMAT.to_bytes(2)) + _packed(b"E", reason.encode())
 
 

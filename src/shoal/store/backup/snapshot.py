@@ -1,4 +1,4 @@
-"""What a store gives to be backed up: everything in it at one revision, while others go on writing."""
+"""What a store provides for a backup: all its content at one revision, while other clients keep writing."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from shoal.store.interface import KeyValue
 
 
 class Snapshot(Protocol):
-    """Values are as they are stored: what is encrypted stays so."""
+    """Values are returned as they are stored; encrypted values stay encrypted."""
 
     kind: str
     """sqlite or etcd."""
     id: str
     ancestors: tuple[str, ...]
-    """IDs of stores it was restored from: a server that had one of them may go on with it."""
+    """IDs of stores it was restored from. A server that served one of them may continue with this store."""
     revision: int
-    """Of the state that is read."""
+    """The revision of the state that is read."""
     newest: int
-    """Of the store when the snapshot was opened."""
+    """The newest revision of the store when the snapshot was opened."""
 
     def pages(self) -> AsyncIterator[Sequence[KeyValue]]:
-        """In the order of keys, a few at a time. Raises StoreError."""
+        """Yields pages of records in key order. Raises StoreError."""
 
     async def note(self, name: str) -> bytes | None:
-        """What the servers of a shared store keep under that name."""
+        """Returns the metadata that the servers of a shared store keep under that name."""
 
     async def strays(self) -> dict[str, int]:
-        """Places beside the store with keys that are not its own, and how many."""
+        """Returns prefixes beside the store with keys that do not belong to it, and the number of keys in each."""
 
     async def close(self) -> None: ...
 
 
 OpenSnapshot = Callable[[int], Awaitable[Snapshot]]
-"""At that revision; 0 is the newest. Raises Compacted or FutureRevision."""
+"""Opens a snapshot at that revision; 0 is the newest. Raises Compacted or FutureRevision."""

@@ -1,7 +1,7 @@
-"""Encryption at rest, between the server and any store: values of some kinds are sealed, their keys are not.
+"""Encryption at rest between the server and any store: values of some kinds are encrypted, their keys are not.
 
-keys.py   the key file, and what a sealed value is
-store.py  a store that seals what is written and opens what is read
+keys.py   the key file and the form of an encrypted value store.py  a store decorator that encrypts writes and decrypts
+reads
 """
 
 from shoal.store.encrypted.keys import KeyRing

@@ -1,6 +1,6 @@
 """AES-256-GCM with a key derived by HKDF.
 
-Imports `cryptography`, which takes its time and memory: who has no key file does without.
+Imports `cryptography`, which costs time and memory, so it is loaded only if there is a key file.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ class Cipher:
         self._cipher = AESGCM(HKDF(SHA256(), len(key), salt, b"shoal values").derive(key))
 
     def encrypt(self, nonce: bytes, value: bytes, place: bytes) -> bytes:
-        """`place` is authenticated with it."""
+        """`associated_data` is authenticated together with the value."""
         return self._cipher.encrypt(nonce, value, place)
 
     def decrypt(self, nonce: bytes, sealed: bytes, place: bytes) -> bytes:
-        """ValueError: it is not of this key, nonce and place."""
+        """Raises ValueError if key, nonce or associated data do not match."""
         try:
             return self._cipher.decrypt(nonce, sealed, place)
         except InvalidTag:

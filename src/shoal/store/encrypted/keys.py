@@ -1,10 +1,10 @@
-"""The keys of encryption at rest, and what a sealed value looks like.
+"""The keys of encryption at rest and the form of an encrypted value.
 
-    sealed = "shoal:enc:v1:" name(16) ":" salt(16) nonce(12) AES-256-GCM(value)
+    encrypted = "shoal:enc:v1:" name(16) ":" salt(16) nonce(12) AES-256-GCM(value)
 
-The first key of the file seals, all of them open. `name` follows from the key, so a value says which one it needs. The
-store's key of the value is authenticated with it: a value that was put in another's place does not open. Every process
-seals with a key of its own, derived with its salt, so that random nonces never run out.
+The first key of the file encrypts, all of them decrypt. `name` is derived from the key, so a value names the key it
+needs. The store key of the value is authenticated with it: a value that was copied to another key does not decrypt.
+Every process encrypts with a key of its own, derived with its salt, so that random nonces never run out.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NONCE = slice(_SALT.stop, _SALT.stop + NONCE_BYTES)
 
 
 class SealError(StoreError):
-    """A value cannot be opened, or a key file cannot be used."""
+    """A value cannot be decrypted, or a key file cannot be used."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -52,7 +52,7 @@ class KeyRing:
 
     @classmethod
     def load(cls, file: Path) -> Self:
-        """One key per line, 32 bytes in base64; # begins a comment."""
+        """Reads one key per line, 32 bytes in base64; # starts a comment."""
         try:
             if file.stat().st_mode & OTHERS:
                 log.warning("everybody on this machine can read the keys in %s: chmod 600 %s", file, file)
@@ -76,7 +76,7 @@ class KeyRing:
         return b"%b%b:%b%b%b" % (SEALED, name.encode(), self._salt, nonce, sealed)
 
     def open(self, key: str, value: bytes) -> bytes:
-        """The value itself, where it is not sealed."""
+        """Returns the plain value. A value that is not encrypted is returned as it is."""
         if not value.startswith(SEALED):
             return value
         name = name_in(value)
@@ -91,7 +91,7 @@ class KeyRing:
             ) from None
 
     def is_newest(self, value: bytes) -> bool:
-        """Whether it is sealed with the key that seals."""
+        """True if the value is encrypted with the key that encrypts new values."""
         return value.startswith(SEALED) and name_in(value) == self.names[0]
 
     def _derive(self, name: str, salt: bytes) -> Cipher:
@@ -108,7 +108,7 @@ def key_name(key: bytes) -> str:
 
 
 def name_in(sealed: bytes) -> str:
-    """Of the key a sealed value needs."""
+    """Returns the name of the key that an encrypted value needs."""
     return sealed[_NAME].decode(errors="replace")
 
 

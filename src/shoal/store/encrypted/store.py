@@ -1,7 +1,7 @@
-"""A store that seals the values of some kinds on their way in, and opens every sealed one on its way out.
+"""Store decorator that encrypts values of some kinds on write and decrypts every encrypted value on read.
 
-It is there without keys, too: then it seals nothing, and says which key is missing when it meets a sealed value,
-instead of handing out what nobody can read. What it cannot open of a watch ends the server: no event is left out.
+It is used without keys as well. It then encrypts nothing, and names the missing key when it meets an encrypted value
+instead of returning ciphertext. An event that cannot be decrypted ends the server: no event is left out of a watch.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from shoal.store.passing import PassingStore
 
 class EncryptedStore(PassingStore):
     def __init__(self, store: Store, ring: KeyRing | None, kinds: Sequence[str]) -> None:
-        """`kinds` as keys begin: core/secrets."""
+        """`kinds` are key prefixes such as core/secrets."""
         super().__init__(store)
         self._ring = ring
         self._prefixes = tuple(f"{kind}/" for kind in kinds) if ring is not None else ()
         self._failure: asyncio.Future[StoreError] = asyncio.get_running_loop().create_future()
         store.failure.add_done_callback(self._failed_below)
 
-    # --- writing ---
+    # --- writes ---
 
     def put(self, key: str, value: bytes, expected: int) -> asyncio.Future[int]:
         return self._store.put(key, self._sealed(key, value), expected)
@@ -42,7 +42,7 @@ class EncryptedStore(PassingStore):
             return value
         return self._ring.seal(key, value)
 
-    # --- reading ---
+    # --- reads ---
 
     async def get(self, key: str) -> KeyValue | None:
         found = await self._store.get(key)
@@ -85,7 +85,7 @@ class EncryptedStore(PassingStore):
             raise missing(key, name_in(value), "no --encryption-key-file was given")
         return self._ring.open(key, value)
 
-    # --- how it is ---
+    # --- health ---
 
     @property
     def failure(self) -> asyncio.Future[StoreError]:

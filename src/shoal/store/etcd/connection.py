@@ -1,7 +1,7 @@
-"""Connections to the members of an etcd cluster: one is used at a time, the next one when it fails.
+"""Connections to the members of an etcd cluster: one is used at a time, and the next one when it fails.
 
-What etcd answers becomes one of the store's errors, in a sentence that says what to do. Whether a write that got
-no answer has happened is for the caller to find out.
+etcd's errors are translated into store errors whose message says what to do. The caller has to find out whether a write
+without an answer was applied.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-# The library's own words on a lost connection would come on top of ours.
+# The library would log lost connections in addition to Shoal.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 import aetcd.rpc as rpc
@@ -29,7 +29,7 @@ log = logging.getLogger("shoal.store")
 
 CALL_SECONDS = 5.0
 PATIENCE_SECONDS = 15.0
-"""How long a call is tried again, at one member after another."""
+"""How long a call is retried, at one member after another."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 
 _OPTIONS = (
@@ -43,7 +43,7 @@ _OPTIONS = (
     ("grpc.http2.max_pings_without_data", 0),
 )
 _LEADER = ("hasleader", "true")
-"""A member cut off from its leader must say so, instead of keeping a watch silent."""
+"""A member cut off from its leader must fail a watch instead of keeping it silent."""
 _TRANSIENT = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ class EtcdSettings:
     username: str = ""
     password: str = ""
     exclusive: bool = False
-    """Nobody else writes below the prefix: what this server has seen is all there is."""
+    """Nobody else writes below the prefix, so this server has seen every write."""
 
     @property
     def where(self) -> str:
@@ -67,7 +67,7 @@ class EtcdSettings:
 
 
 class Transient(StoreUnavailable):
-    """No answer, or none that says whether it was done."""
+    """No answer, or one that does not say whether the call was applied."""
 
 
 class Connection:
@@ -79,11 +79,11 @@ class Connection:
         self._token = ""
         self._authenticating = asyncio.Lock()
         self._answered = False
-        """Once there was an answer, flags are not to blame."""
+        """After the first answer, flags are not to blame for errors."""
         self.moved: list[Callable[[], None]] = []
-        """Told when another member is used from now on."""
+        """Called when another member is used from now on."""
         self.keys_read = 0
-        """Keys that etcd has sent in answers to reads, watches aside."""
+        """Keys that etcd has sent in answers to reads, watches excluded."""
 
     @property
     def member(self) -> Member:
@@ -98,11 +98,11 @@ class Connection:
         return (_LEADER, ("token", self._token)) if self._token else (_LEADER,)
 
     async def call(self, method: Callable[[Member], Any], request: Any) -> Any:
-        """One answer from whichever member gives one; for what may be asked twice."""
+        """Returns the answer of the first member that gives one. For idempotent calls."""
         return await self.patiently(lambda: self.once(method, request))
 
     async def patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Tries again, at the next member, while members do not answer."""
+        """Retries at the next member while members do not answer."""
         loop = asyncio.get_running_loop()
         end, pause = loop.time() + PATIENCE_SECONDS, FIRST_PAUSE
         while True:
@@ -126,7 +126,7 @@ class Connection:
         return answer
 
     def failed(self, member: Member, error: Any) -> StoreError:
-        """What went wrong, in our words. A member that does not answer is left for the next one."""
+        """Translates the error. Switches to the next member if this one does not answer."""
         details = (error.details() or "").lower()
         if self.settings.username and ("invalid auth token" in details or "revision of auth store is old" in details):
             self._token = ""
@@ -139,7 +139,7 @@ class Connection:
         return _in_our_words(member, error, self.settings, self._answered)
 
     async def authenticate(self) -> None:
-        """Once for all who wait: etcd takes a tenth of a second to check a password."""
+        """Authenticates once for all waiters: etcd takes a tenth of a second to check a password."""
         if self.settings.username and not self._token:
             async with self._authenticating:
                 if not self._token:
@@ -166,8 +166,9 @@ class Connection:
         return grpc.aio.insecure_channel(parts.netloc, options=_OPTIONS)
 
     async def close(self) -> None:
-        """When nothing is asked any more. The library tells the loop of cancelled streams later; a last answer comes
-        after all that, and the loop may be closed then."""
+        """Called when no call is in flight. The library reports cancelled streams to the event loop later; a last
+        answer comes after all of them, and then the event loop may be closed.
+        """
         for member in self._members:
             with suppress(grpc.aio.AioRpcError):
                 await member.maintenance.Status(rpc.StatusRequest(), timeout=1.0, metadata=self.headers)

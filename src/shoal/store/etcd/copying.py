@@ -1,7 +1,7 @@
-"""A store in etcd read as it is at one revision while servers write it, and a store made there from a backup.
+"""Reads a store in etcd at one revision while servers write it, and restores a store into etcd from a backup.
 
-What is restored goes into a folder of its own below the prefix; one transaction on the claim makes it the store. So it
-is there as a whole or not at all, no server sees the old objects go, and they are still there.
+A restored store goes into a folder of its own below the prefix, and one transaction on the claim makes it the store. It
+appears as a whole or not at all, no server sees the old objects disappear, and the old objects are kept.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from shoal.store.interface import Compacted, FutureRevision, KeyValue, StoreForm
 PAGE = 64
 TOGETHER = 100
 TOGETHER_BYTES = 512 << 10
-"""A transaction has at most 128 parts and 1.5 MiB, where etcd is not told otherwise."""
+"""etcd's defaults allow at most 128 operations and 1.5 MiB per transaction."""
 
 
 class EtcdSnapshot:
@@ -39,7 +39,7 @@ class EtcdSnapshot:
 
     @classmethod
     async def open(cls, settings: EtcdSettings, revision: int = 0) -> Self:
-        """Raises Compacted, FutureRevision, StoreFormat or StoreUnavailable."""
+        """Raises Compacted, FutureRevision, StoreFormatError or StoreUnavailable."""
         connection = Connection(settings)
         try:
             found = await _look(connection, Keys(settings.prefix))
@@ -60,7 +60,7 @@ class EtcdSnapshot:
         return bytes(answer.kvs[0].value) if answer.kvs else None
 
     async def strays(self) -> dict[str, int]:
-        """Folders of objects below the prefix that are not the store's, and how many keys they hold."""
+        """Returns the folders below the prefix that do not belong to the store, and how many keys they hold."""
         known = {self._keys.folder, "notes"}
         low, end, found = self._keys.everything, messages.after(self._keys.everything), dict[str, int]()
         while True:
@@ -96,7 +96,7 @@ class EtcdSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Making:
-    """What becomes of a backup in etcd."""
+    """How a backup is restored into etcd."""
 
     store: str
     """The new ID."""
@@ -104,20 +104,20 @@ class Making:
     base: int
     """The first revision is above it."""
     replace: bool = False
-    """Take the place of a store that is there."""
+    """Replace an existing store."""
     note: tuple[str, bytes] | None = None
-    """Kept with the store, unless such a note is there."""
+    """Metadata that is stored with the store unless it exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
     revision: int
     aside: str
-    """Where the objects of the store are that was there before; empty: there was none."""
+    """Where the objects of the replaced store are; empty if there was none."""
 
 
 async def make_store(settings: EtcdSettings, making: Making, records: Iterable[KeyValue]) -> Made:
-    """Raises StoreFormat when something is there, and it is not to be replaced."""
+    """Raises StoreFormatError if a store exists and is not to be replaced."""
     connection = Connection(settings)
     keys = Keys(settings.prefix)
     try:
@@ -154,7 +154,7 @@ async def _clear_unfinished(connection: Connection, keys: Keys) -> None:
 
 
 async def _establish(connection: Connection, keys: Keys, making: Making, before: Claim | None) -> int:
-    """From here on it is the store."""
+    """Commits the claim: from here on it is the store."""
     answer = await connection.call(lambda member: member.kv.Range, messages.newest_revision(keys))
     offset = max(0, making.base - int(answer.header.revision))
     record = {"format": RESTORED, "id": making.store, "objects": keys.folder, "offset": offset}
@@ -185,7 +185,7 @@ def _batches(records: Iterable[KeyValue]) -> Iterator[list[KeyValue]]:
 
 
 async def _txn(connection: Connection, operations: list[Any]) -> None:
-    """May be asked twice: it says the same again."""
+    """Idempotent, so it may be sent twice."""
     await connection.call(lambda member: member.kv.Txn, rpc.TxnRequest(success=operations))
 
 

@@ -1,7 +1,7 @@
-"""The live watch: every change of the store's objects, in revision order, whatever happens to connections.
+"""The live watch: every change of the store's objects, in revision order, across connection failures.
 
-A cut stream is resumed after the last revision that was delivered, at the next member that answers; before that
-it is made sure that it is still the same store.
+A broken stream is resumed after the last delivered revision, at the next member that answers. Before that, the store is
+checked to be still the same.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Stream:
                 await self._call.write(messages.progress())
 
     async def read(self) -> AsyncIterator[tuple[list[Event], int]]:
-        """Events, and the revision up to which nothing more will come. Raises when the stream ends."""
+        """Yields events and the revision up to which no more will come. Raises when the stream ends."""
         name, ours = self._keys.name, self._keys.ours
         while True:
             with self._cut():
@@ -75,14 +75,17 @@ class Stream:
             yield events, events[-1].revision if events else ours(response.header.revision)
 
     def leave(self) -> None:
-        """Others have found that its member does not answer; here that would look like silence for a while."""
+        """Ends the stream because its member does not answer other calls. Here that would look like silence for a
+        while.
+        """
         self._left = True
         self.close()
 
     @contextmanager
     def _cut(self) -> Iterator[None]:
-        """Who uses a stream that was left is told that it is cut: the library says to them what their own
-        cancellation would say."""
+        """Raises InvalidStateError for users of an abandoned stream: the library raises the same CancelledError as for
+        a cancelled task.
+        """
         try:
             yield
         except asyncio.CancelledError:
@@ -97,7 +100,7 @@ class Stream:
 
 
 async def _end_of(call: Any) -> Any:
-    """The status of a stream that is over, in the form of an error."""
+    """Returns the status of a finished stream as an error."""
     code, details = await call.code(), await call.details()
     return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details=details)
 
@@ -111,8 +114,9 @@ class Feed:
         deliver: Callable[[Sequence[Event], int], None],
         check: Callable[[], Awaitable[None]],
     ) -> None:
-        """`deliver` takes events and the revision they bring the store to; `check` raises unless the store is
-        still the one this feed began with."""
+        """`handler` takes events and the revision they bring the store to. `check_same_store` raises unless the store
+        is still the one this watch began with.
+        """
         self._connection, self._keys = connection, keys
         self._deliver, self._check = deliver, check
         self._stream: Stream | None = None
@@ -131,7 +135,7 @@ class Feed:
         return self._stream is not None
 
     async def run(self) -> None:
-        """Until it is cancelled, or the store is lost: then it raises why."""
+        """Runs until it is cancelled, or raises why the store is lost."""
         pause = FIRST_PAUSE
         while True:
             stream = Stream(self._connection, self._keys)
@@ -160,11 +164,13 @@ class Feed:
             await self._check()
 
     async def reached(self, revision: int) -> None:
-        """Returns once everything up to that revision is delivered; asks etcd to say so if it has been quiet."""
+        """Returns once everything up to that revision is delivered. Requests progress from etcd if it has been
+        quiet.
+        """
         while self.delivered < revision:
             arrival = self.arrival(revision)
             if self._stream is not None:
-                # Or it is just being replaced, which `run` sees to.
+                # Otherwise `run` is just replacing the stream.
                 with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
                     await self._stream.ask_progress()
             await asyncio.wait([arrival], timeout=ASK_AGAIN_SECONDS)
@@ -182,7 +188,7 @@ class Feed:
         return arrived
 
     def give_up(self, error: StoreError) -> None:
-        """Nothing more will come."""
+        """Fails all waiters: no more events will come."""
         self._lost = error
         for _, _, arrived in self._waiting:
             if not arrived.done():

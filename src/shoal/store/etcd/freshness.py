@@ -1,9 +1,9 @@
-"""Whether this server has seen everything that any server of the store had answered for: asked of etcd once for
-all who wait.
+"""Linearizable read barrier (raft ReadIndex): waits until this server has delivered everything that any server of the
+store had acknowledged. One etcd read serves all waiters.
 
-Who comes while a question is under way waits for the next one: the first may have been answered before. A question
-costs as much as ten answers from memory, so after one for many the next rests a moment: their clients ask again, and
-share it.
+A caller that comes while a read is in flight waits for the next one, because the first may have been answered before. A
+read costs as much as ten responses from memory, so after one for many waiters the next is delayed for a moment: their
+clients come again and share it.
 """
 
 from __future__ import annotations

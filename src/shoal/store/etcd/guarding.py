@@ -1,6 +1,7 @@
-"""Watches the claim of a store: a server must not go on with objects that a restore has put aside.
+"""Watches the claim of a store: a server must not continue with objects that a restore has replaced.
 
-Writes are compared with the claim as well, and none is acknowledged after it has changed; this is for who only reads.
+Writes are compared with the claim as well, and none is acknowledged after it has changed. This watch is for servers
+that only read.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ PAUSE_SECONDS = 1.0
 
 
 async def guard(connection: Connection, keys: Keys, written: int, check: Callable[[], Awaitable[None]]) -> None:
-    """Calls `check`, which raises if it is another store, when the claim is not what it was at etcd's revision
-    `written`. What becomes of cut connections is the feed's to say."""
+    """Calls `on_change`, which raises if it is another store, when the claim has changed since etcd revision
+    `mod_revision`. Lost connections are reported by the live watch.
+    """
     while True:
         call: Any = None
         try:
@@ -41,7 +43,9 @@ async def guard(connection: Connection, keys: Keys, written: int, check: Callabl
 
 
 async def _changed(call: Any) -> int:
-    """The revision of a change, or before which nobody knows; 0 when the stream has ended."""
+    """Returns the revision of a change, or the compact revision before which changes are unknown; 0 when the stream has
+    ended.
+    """
     while (response := await call.read()) is not grpc.aio.EOF:
         if response.compact_revision:
             return int(response.compact_revision)

@@ -1,4 +1,4 @@
-"""Watches: those that begin in the past read history on a stream of their own until they meet the live feed."""
+"""Watches. One that begins in the past reads history on its own stream until it catches up with the live watch."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Watch:
             elif self._advance is not None:
                 self._advance(revision)
         except Exception:
-            # One broken consumer must not keep the others, or the writers, from their answer.
+            # One broken handler must not stop delivery to the others or to the writers.
             log.exception("a watch failed at revision %d and is ended", revision)
             self.cancel()
 
@@ -76,7 +76,7 @@ class Watches:
             watch.cancel()
 
     async def caught_up(self) -> None:
-        """Returns when no watch reads history that is there now: it must not be compacted under them."""
+        """Returns when no watch reads the present history any more: it must not be compacted under them."""
         if self._behind:
             await asyncio.wait([watch.reading for watch in self._behind if watch.reading is not None])
 
@@ -116,7 +116,7 @@ class Watches:
 
 
 async def _keep_asking(stream: Stream) -> None:
-    """A stream that has told all it knows says how far that is only when asked."""
+    """Requests progress: a stream that has sent all its events reports its revision only on request."""
     try:
         while True:
             await stream.ask_progress()

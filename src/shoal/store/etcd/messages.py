@@ -1,4 +1,4 @@
-"""The requests this store makes of etcd, and the keys they name. Nothing is sent here.
+"""The requests this store sends to etcd, and the keys in them. Nothing is sent here.
 
 The messages are those that aetcd was generated with; they carry no types.
 """
@@ -11,18 +11,20 @@ from typing import Any
 import aetcd.rpc as rpc
 
 PAGE = 1000
-"""Keys of one answer: an answer stays far below what a connection carries at once."""
+"""Keys per response, so that a response stays far below the message size limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Where things are, below the prefix, and which of our revisions is which of etcd's."""
+    """The layout of keys below the prefix, and the translation between store revisions and etcd revisions."""
 
     prefix: str
     folder: str = "objects"
-    """A restored store has one of its own, so that it is there as a whole or not at all."""
+    """A restored store has a folder of its own, so that it appears as a whole or not at all."""
     offset: int = 0
-    """What our revisions are ahead of etcd's: of a restored store, which must not give a revision twice."""
+    """The difference between store revisions and etcd revisions. It is set for a restored store, which must not reuse a
+    revision.
+    """
 
     @property
     def everything(self) -> bytes:
@@ -42,7 +44,7 @@ class Keys:
 
     @property
     def restoring(self) -> bytes:
-        """The folder of a restore that is under way."""
+        """Names the folder of a restore in progress."""
         return f"{self.prefix}/restoring".encode()
 
     def note(self, name: str) -> bytes:
@@ -55,7 +57,7 @@ class Keys:
         return key[len(self.objects) :].decode()
 
     def etcds(self, revision: int) -> int:
-        """0 stays what it is: no revision."""
+        """0 stays 0: no revision."""
         return revision - self.offset if revision else 0
 
     def ours(self, revision: int) -> int:
@@ -63,15 +65,16 @@ class Keys:
 
 
 def after(prefix: bytes) -> bytes:
-    """The first key that is behind all with that prefix."""
+    """Returns the first key after all keys with that prefix."""
     return prefix[:-1] + bytes((prefix[-1] + 1,))
 
 
 def put_if(
     key: bytes, value: bytes, expected: int, with_value: bool = False, claim: tuple[bytes, int] | None = None
 ) -> Any:
-    """Writes if the key was last changed at `expected` (0: it does not exist); otherwise answers what is there. With a
-    claim and its revision: if that is still what it was; it is answered second."""
+    """Writes if the key was last changed at `expected_revision` (0: it does not exist); otherwise returns what is
+    there. With a claim and its revision, the claim must be unchanged too; it is the second response.
+    """
     return _only_if(key, expected, rpc.RequestOp(request_put=rpc.PutRequest(key=key, value=value)), with_value, claim)
 
 
@@ -101,7 +104,7 @@ def page(start: bytes, end: bytes, limit: int, revision: int) -> Any:
 
 
 def newest_revision(keys: Keys) -> Any:
-    """A linearizable read of no key at all: only the header of its answer counts."""
+    """A linearizable read of no key at all: only the header of its response counts."""
     return rpc.RangeRequest(key=keys.note("none"), count_only=True)
 
 

@@ -1,4 +1,4 @@
-"""Opening a store in etcd: is this etcd good enough, whose is the prefix, how far back does its history reach."""
+"""Opens a store in etcd: checks the etcd version, the owner of the prefix and the start of its history."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from shoal.store.interface import StoreFormat, StoreLost, StoreUnavailable
 
 FORMAT = 1
 RESTORED = 2
-"""The format of a store that was restored: it says where its objects are, and what its revisions are ahead by."""
+"""The format of a restored store: its claim names the folder of its objects and the revision offset."""
 OLDEST_VERSION = (3, 5, 13)
-"""Before it etcd may lose what it had acknowledged, or tell of progress before the events it speaks of."""
+"""Older versions may lose acknowledged writes, or report progress before the events it covers."""
 _WAKING = ("before receiving SETTINGS frame", "Handshake read failed (Endpoint closing)")
-"""It listens, and does not serve yet, or not in time."""
+"""etcd listens but does not serve yet, or not in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Claim:
     created: int
     """The revision at which the store began."""
     revision: int
-    """The newest when the claim was read."""
+    """The newest revision when the claim was read."""
     keys: Keys
     ancestor: str = ""
     """The ID of the store it was restored from."""
@@ -40,8 +40,9 @@ class Claim:
 
 
 async def check_members(connection: Connection) -> None:
-    """At least one member answers, and every one that does is new enough. Who has just been started is waited for;
-    other failures are told at once, for a wrong flag would be wrong a while later too."""
+    """Requires that at least one member answers and that every one that answers is new enough. Members that have just
+    been started are retried. Other failures are raised at once, because a wrong flag stays wrong.
+    """
     await connection.patiently(lambda: _check_members(connection))
 
 
@@ -71,7 +72,9 @@ def _version(text: str) -> tuple[int, ...]:
 
 
 async def claim(connection: Connection, keys: Keys, known: str) -> Claim:
-    """The store below the prefix, made if nothing is there. `known` is the ID this server has served before."""
+    """Returns the store below the prefix and creates it if nothing is there. `expected_id` is the ID this server has
+    served before.
+    """
     found = await read_claim(connection, keys)
     if found is None:
         if known:
@@ -111,7 +114,7 @@ async def read_claim(connection: Connection, keys: Keys) -> Claim | None:
         ) from None
     if number not in (FORMAT, RESTORED):
         raise StoreFormat(f"the store below {keys.prefix}/ has format {number}, this Shoal reads up to {RESTORED}")
-    # Of a restored store history begins with what says that it is whole, not with the first key that was copied.
+    # The history of a restored store begins with its claim, not with the first key that was copied.
     created = found.mod_revision if number == RESTORED else found.create_revision
     ancestor = str(record.get("restoredFrom") or "")
     revisions = keys.ours(created), keys.ours(answer.header.revision)
@@ -129,15 +132,15 @@ async def _make(connection: Connection, keys: Keys) -> None:
     except StoreFormat:
         claim = await connection.call(lambda member: member.kv.Range, messages.get(keys.claim))
         if claim.kvs:
-            return  # what was found is of a server that has claimed it meanwhile
+            return  # the keys belong to a server that has claimed the prefix meanwhile
         raise
     record = json.dumps({"format": FORMAT, "id": str(uuid.uuid4())}).encode()
-    # Another server may be as quick; then its claim stands and is read next.
+    # Another server may be faster; then its claim is kept and read next.
     await connection.call(lambda member: member.kv.Txn, messages.put_if(keys.claim, record, 0))
 
 
 async def check_nothing_foreign(connection: Connection, keys: Keys) -> None:
-    """Of a prefix without a store."""
+    """Raises StoreFormatError if the prefix holds keys although it has no store."""
     start = keys.everything
     foreign = await connection.call(
         lambda member: member.kv.Range, messages.page(start, messages.after(start), 1, revision=0)
@@ -150,7 +153,7 @@ async def check_nothing_foreign(connection: Connection, keys: Keys) -> None:
 
 
 async def oldest_revision(connection: Connection, keys: Keys, created: int) -> int:
-    """How far back history reaches: etcd tells when a watch from the very beginning is refused."""
+    """Returns how far back history reaches: etcd reports it when it refuses a watch from the very beginning."""
 
     async def ask() -> int:
         member = connection.member

@@ -1,6 +1,6 @@
-"""The store contract on etcd. Compares are etcd's; what is delivered and answered follows one live watch.
+"""The store contract on etcd. etcd compares; deliveries and futures follow one live watch.
 
-A write that got no answer is tried again: its compare tells whether the first try had been done.
+A write without an answer is retried: its compare shows whether the first attempt was applied.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class EtcdStore:
         self._id = found.id
         self._compacted = compacted
         self._claim = keys.claim, found.written
-        """Compared with every write: what a restore has put aside takes none."""
+        """Compared with every write, so that a store replaced by a restore takes no writes."""
         self._holder = 0
         """The revision at which the compaction key was last seen to change."""
         self._writes: set[asyncio.Task[None]] = set()
@@ -56,9 +56,11 @@ class EtcdStore:
 
     @classmethod
     async def open(cls, settings: EtcdSettings, known: str = "") -> Self:
-        """Opens the store below the prefix, or makes one. `known`: the ID that must be found, if one was seen before.
+        """Opens the store below the prefix, or creates one. `expected_id` is the ID that must be found, if one was seen
+        before.
 
-        Raises StoreFormat, StoreLost or StoreUnavailable."""
+        Raises StoreFormatError, StoreLost or StoreUnavailable.
+        """
         connection = Connection(settings)
         keys = Keys(settings.prefix)
         try:
@@ -96,7 +98,7 @@ class EtcdStore:
     def keys_read(self) -> int:
         return self._connection.keys_read
 
-    # --- writing ---
+    # --- writes ---
 
     def put(self, key: str, value: bytes, expected: int) -> asyncio.Future[int]:
         name, there = self._keys.object(key), self._keys.etcds(expected)
@@ -147,7 +149,7 @@ class EtcdStore:
                 answer.set_result(revision)
 
     async def _decided(self, key: str, value: bytes | None, expected: int, request: Callable[[bool], Any]) -> int:
-        """The revision of the write. `sure`: no earlier try of it can have been done."""
+        """Returns the revision of the write. `first_attempt`: no earlier attempt can have been applied."""
         sure, seen, holds = True, self.revision, condition()
 
         async def attempt() -> Any:
@@ -174,16 +176,16 @@ class EtcdStore:
         current = self._keys.ours(int(there[0].mod_revision)) if there else 0
         if not sure and there and there[0].value == value and current > expected:
             return current
-        # Who is told that somebody was faster must find what that one did.
+        # A caller that gets a conflict must be able to read the conflicting write.
         await self._feed.reached(revision)
         if not sure and value is None and not there:
             return revision
         if not sure:
-            # To be told of a conflict would mean that it was not done, and may be done again.
+            # A conflict would mean that the write was not applied and may be repeated.
             raise StoreUnavailable(f"etcd did not answer in time, and {key} was changed since: look what became of it")
         raise CompareFailed(key, current)
 
-    # --- reading ---
+    # --- reads ---
 
     def fresh(self) -> asyncio.Future[None] | None:
         if self.is_exclusive and not self.failure.done():
@@ -224,10 +226,12 @@ class EtcdStore:
         self._check_readable(after)
         return self._watches.add(after, deliver, advance, self._feed.delivered)
 
-    # --- keeping house ---
+    # --- maintenance ---
 
     async def compact(self, revision: int) -> None:
-        """One server of the store compacts at a time: who has changed the compaction key since it was last seen."""
+        """One server of the store compacts at a time: the one that has changed the compaction key since it was last
+        seen.
+        """
         self._check_open()
         if revision > self.revision:
             raise FutureRevision(revision, self.revision)
@@ -246,17 +250,17 @@ class EtcdStore:
                 self._compacted = max(self._compacted, revision)
             return
         self._holder = answer.header.revision
-        with suppress(Compacted):  # somebody else on this etcd has gone further
+        with suppress(Compacted):  # another client of this etcd has compacted further
             await self._connection.call(lambda member: member.kv.Compact, messages.compact(self._keys.etcds(revision)))
         self._compacted = revision
 
     async def note(self, name: str) -> bytes | None:
-        """What the servers of this store share under that name."""
+        """Returns the metadata that the servers of this store share under that name."""
         answer = await self._connection.call(lambda member: member.kv.Range, messages.get(self._keys.note(name)))
         return bytes(answer.kvs[0].value) if answer.kvs else None
 
     async def keep_note(self, name: str, value: bytes) -> bytes:
-        """Keeps it, unless one is kept; answers which one is."""
+        """Stores the metadata unless it exists, and returns what is stored."""
         key = self._keys.note(name)
         await self._connection.call(lambda member: member.kv.Txn, messages.put_if(key, value, 0))
         kept = await self.note(name)
@@ -264,7 +268,7 @@ class EtcdStore:
         return kept
 
     async def change_note(self, name: str, value: bytes, before: bytes) -> bool:
-        """Puts one in place of another, unless somebody was quicker."""
+        """Replaces the metadata if it is still `before`."""
         key = self._keys.note(name)
         found = await self._connection.call(lambda member: member.kv.Range, messages.get(key))
         if not found.kvs or bytes(found.kvs[0].value) != before:
@@ -293,7 +297,7 @@ class EtcdStore:
         await self._connection.close()
         self.failure.cancel()
 
-    # --- inside ---
+    # --- internals ---
 
     async def _guard(self) -> None:
         await guard(self._connection, self._keys, self._claim[1], self._check_same)
@@ -317,20 +321,22 @@ class EtcdStore:
         return revision
 
     def _check_not_back(self, revision: int, seen: int) -> None:
-        """A wiped or restored etcd may answer before the feed has found out; nothing is acknowledged by it."""
+        """A wiped or restored etcd may answer before the live watch has noticed; nothing it answers is acknowledged."""
         if revision < seen:
             raise StoreUnavailable(
                 f"etcd at {self._connection.settings.where} went back from revision {seen} to {revision}"
             )
 
     async def _check_same(self) -> None:
-        """After a cut, or a change of the claim: etcd may have been wiped, or restored from a snapshot."""
-        # Before it is asked: what is delivered while the answer comes is newer than the answer.
+        """Checks the store after a lost connection or a change of the claim: etcd may have been wiped or restored from
+        a snapshot.
+        """
+        # Read before the request: events delivered meanwhile are newer than the answer.
         seen = self.revision
         try:
             found = await read_claim(self._connection, self._keys)
         except StoreUnavailable:
-            return  # still away; the feed goes on trying
+            return  # still unreachable; the live watch keeps retrying
         where = f"etcd at {self._connection.settings.where}"
         if found is None or found.id != self._id:
             there = "is empty" if found is None else f"holds another store ({found.id})"

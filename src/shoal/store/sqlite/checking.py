@@ -1,4 +1,4 @@
-"""Whether a store file is sound below its objects: pages and indexes, the log and what is said of it. Reads only."""
+"""Checks a store file below its objects: pages and indexes, the log and its metadata. Read-only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST = 10
 
 
 def check_file(file: Path) -> list[str]:
-    """What is wrong, in sentences; empty when nothing is."""
+    """Returns the problems as sentences; empty if there are none."""
     try:
         connection = open_reading(file)
     except StoreError as error:

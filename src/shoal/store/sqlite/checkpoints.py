@@ -1,7 +1,7 @@
-"""Moves the write-ahead log into the database while it is written, beside the writer; idle when nothing is.
+"""Moves the write-ahead log into the database while it is written, beside the writer; idle when nothing is written.
 
-A passive checkpoint holds up nobody but cannot restart a log in use; above `WAL_LIMIT` the writer
-does that between two batches, when little is left to copy.
+A passive checkpoint blocks nobody but cannot restart a log in use. Above `WAL_LIMIT` the writer restarts it between two
+batches, when little is left to copy.
 """
 
 from __future__ import annotations

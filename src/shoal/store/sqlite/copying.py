@@ -1,7 +1,7 @@
-"""A store file read as it is at one revision while a server writes it, and a file made from what a backup holds.
+"""Reads a store file at one revision while a server writes it, and creates a store file from a backup.
 
-Reading is one read transaction on a connection of its own: nobody waits for it, and compaction takes nothing away from
-it. A file that is made is a store only when it is whole; who calls moves it into its place then.
+Reading is one read transaction on a separate connection: nobody waits for it, and compaction removes nothing from it. A
+created file is a store only when it is complete; the caller moves it into place then.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _STATE = """
     SELECT log.key, log.value, log.rev
     FROM (SELECT max(rev) AS rev FROM log WHERE rev <= ? GROUP BY key ORDER BY key) AS newest
     JOIN log ON log.rev = newest.rev WHERE log.value IS NOT NULL"""
-"""Keys alone are sorted, so that no value goes into a temporary file."""
+"""Only keys are sorted, so that no value goes into a temporary file."""
 
 
 class SqliteSnapshot:
@@ -46,7 +46,7 @@ class SqliteSnapshot:
 
     @classmethod
     async def open(cls, directory: Path, revision: int = 0) -> SqliteSnapshot:
-        """Raises Compacted, FutureRevision, StoreFormat or StoreUnavailable."""
+        """Raises Compacted, FutureRevision, StoreFormatError or StoreUnavailable."""
         file = directory / FILE_NAME
 
         def begin() -> SqliteSnapshot:
@@ -70,7 +70,7 @@ class SqliteSnapshot:
             yield page
 
     async def note(self, name: str) -> bytes | None:
-        return None  # one server has the file, and its keys beside it
+        return None  # one server owns the file, and its keys are beside it
 
     async def strays(self) -> dict[str, int]:
         return {}
@@ -80,11 +80,11 @@ class SqliteSnapshot:
 
 
 def open_reading(file: Path) -> sqlite3.Connection:
-    """Of a file that is ours and is left as it is."""
+    """Opens a read-only connection to an initialized store file."""
     if not file.exists():
         raise StoreUnavailable(f"there is no {file}")
     with _in_words(file):
-        # Threads take turns on it: a page is read in one and the next one in another.
+        # Several threads use it in turn: each page may be read in another thread.
         address = f"file:{quote(str(file.absolute()))}?mode=ro"
         connection = sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)
         try:
@@ -97,7 +97,9 @@ def open_reading(file: Path) -> sqlite3.Connection:
 
 
 def make_file(file: Path, store: str, ancestor: str, base: int, records: Iterable[KeyValue]) -> int:
-    """A store with these values, at revisions above `base`, without history; the last of them."""
+    """Creates a store with these values at revisions above `base_revision`, without history. Returns the last
+    revision.
+    """
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     revision = base
@@ -117,7 +119,7 @@ def make_file(file: Path, store: str, ancestor: str, base: int, records: Iterabl
 
 
 def scrub(directory: Path) -> None:
-    """Writes the file anew, so that nothing is left in it of what was deleted. Nobody else has it open."""
+    """Rewrites the file, so that nothing deleted is left in it. No other connection may have it open."""
     file = directory / FILE_NAME
     with _in_words(file):
         connection = connect(file)

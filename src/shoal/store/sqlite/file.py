@@ -1,6 +1,6 @@
-"""Opens the database file: makes a fresh one, refuses a foreign or newer one, reads the index of an old one.
+"""Opens the database file: creates a new one, refuses a foreign or newer one, reads the index of an existing one.
 
-A refused file is left as it was found. Blocking; runs in the writer thread.
+A refused file is left unchanged. Blocking; runs in the writer thread.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FILE_NAME = "shoal.db"
 FORMAT = 1
 MAGIC = b"SQLite format 3\0"
 APPLICATION_ID = 0x53484F4C
-"""In the header of every file of ours ("SHOL")."""
+"""In the header of every Shoal file ("SHOL")."""
 
 FIRST_REVISION = 1
 WAL_LIMIT = 64 << 20
@@ -28,7 +28,9 @@ PAGE_SIZE = 8192
 
 class Garbage(NamedTuple):
     since: int
-    """The revision from which on nobody can read the row: a write over it, or the deletion itself."""
+    """The revision from which on the row cannot be read any more: that of the overwriting write, or of the deletion
+    itself.
+    """
     revision: int
 
 
@@ -49,7 +51,7 @@ def connect(file: Path) -> sqlite3.Connection:
 
 
 def open_file(directory: Path) -> sqlite3.Connection:
-    """The connection of the writer, to a file that is ours and of our format."""
+    """Returns the writer's connection to an initialized file of the supported format."""
     file = directory / FILE_NAME
     try:
         _create(file)
@@ -98,13 +100,14 @@ def _load(connection: sqlite3.Connection) -> Contents:
     revision = compacted = int(about["compacted"])
     for revision, key, size in connection.execute("SELECT rev, key, length(value) FROM log ORDER BY rev"):
         supersede(index, garbage, revision, key, deleted=size is None)
-    # The newest row may have been a deletion that compaction has dropped.
+    # The newest row may be a deletion that compaction has dropped.
     return Contents(str(about["id"]), max(revision, compacted), compacted, index, garbage)
 
 
 def supersede(index: dict[str, int], garbage: deque[Garbage], revision: int, key: str, *, deleted: bool) -> None:
-    """Takes the next row of the log into the index. The order of `garbage` is the order rows may go in:
-    a value before the deletion that hides it, so that nothing comes back when only some are dropped."""
+    """Applies the next row of the log to the index. The order of `garbage` is the order in which rows may be deleted: a
+    value before the deletion that hides it, so that no value reappears when only some rows are deleted.
+    """
     before = index.get(key)
     if before is not None:
         garbage.append(Garbage(revision, before))
@@ -117,13 +120,13 @@ def supersede(index: dict[str, int], garbage: deque[Garbage], revision: int, key
 
 def _create(file: Path) -> None:
     if file.exists():
-        # SQLite takes a file shorter than its header for an empty database, and would write over it.
+        # SQLite treats a file shorter than its header as an empty database and would overwrite it.
         with file.open("rb") as opened:
             if opened.read(len(MAGIC)) not in (b"", MAGIC):
                 raise StoreFormat(f"{file} is not a Shoal store")
         return
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Secrets are in it; SQLite gives its other files the mode of this one.
+    # It holds Secrets. SQLite gives its other files the mode of this one.
     os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
     for directory in (file.parent, file.parent.parent):
         handle = os.open(directory, os.O_RDONLY)
@@ -134,7 +137,7 @@ def _create(file: Path) -> None:
 
 
 def check_ours(connection: sqlite3.Connection, file: Path) -> bool:
-    """Whether there is a store in it; raises if there is something else."""
+    """Returns whether the file holds a store. Raises StoreFormatError if it holds something else."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     if application == APPLICATION_ID:
         found = int(meta(connection)["format"])

@@ -1,6 +1,6 @@
 """Every statement on an open store file. Blocking; each function runs in the thread of its connection.
 
-A writing function is one transaction: it raises and nothing has happened, or it returns and all is durable.
+A writing function is one transaction: if it raises, nothing has changed; if it returns, everything is durable.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CHUNK_BYTES = 1 << 20
 PASSES = 3
 VACUUM_PAGES = 16
 SPARE_PAGES = 1024
-"""Free pages kept for reuse in any case; beyond, a file may be half free before space is given back."""
+"""Free pages that are always kept for reuse. Beyond that, up to half of a file may be free before space is released."""
 
 
 def append(connection: sqlite3.Connection, events: Sequence[Event]) -> None:
@@ -36,19 +36,20 @@ def drop(connection: sqlite3.Connection, revisions: Sequence[int]) -> None:
 
 
 def give_back(connection: sqlite3.Connection) -> bool:
-    """Returns a few free pages to the file system; False when there are few enough."""
+    """Returns a few free pages to the file system; False if there are few enough."""
     (free,) = connection.execute("PRAGMA freelist_count").fetchone()
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     if free <= SPARE_PAGES or free * 2 <= pages:
         return False
-    # A row without columns comes back per page; `execute` would stop at the first.
+    # The pragma returns a row without columns per page; `execute` would stop at the first.
     connection.executescript(f"PRAGMA incremental_vacuum({VACUUM_PAGES})")
     return True
 
 
 def checkpoint(connection: sqlite3.Connection) -> int:
-    """Copies what it can without holding up anybody; the bytes of the write-ahead log in use. What was
-    written during a long copy is copied again, so that `restart` finds little to do."""
+    """Copies what it can without blocking anybody and returns the bytes of the write-ahead log in use. Pages written
+    during a long copy are copied again, so that `restart_wal` has little to do.
+    """
     (page,) = connection.execute("PRAGMA page_size").fetchone()
     size = 0
     for _ in range(PASSES):
@@ -60,7 +61,7 @@ def checkpoint(connection: sqlite3.Connection) -> int:
 
 
 def restart(connection: sqlite3.Connection) -> None:
-    """Lets the write-ahead log begin anew, unless a reader is in it: writes must not wait for that one."""
+    """Restarts the write-ahead log unless a reader uses it: writes must not wait for a reader."""
     connection.execute("PRAGMA busy_timeout=0")
     try:
         connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
@@ -74,7 +75,7 @@ def value_of(connection: sqlite3.Connection, revision: int) -> bytes:
 
 
 def history(connection: sqlite3.Connection, after: int, upto: int) -> list[Event]:
-    """The first events of that span, as many as fit a chunk."""
+    """Returns the first events of that range, as many as fit a chunk."""
     events: list[Event] = []
     size = 0
     rows = connection.execute("SELECT rev, key, value FROM log WHERE rev > ? AND rev <= ? ORDER BY rev", (after, upto))
@@ -91,7 +92,7 @@ def history(connection: sqlite3.Connection, after: int, upto: int) -> list[Event
 def read_range(
     connection: sqlite3.Connection, index: Mapping[str, int] | None, revision: int, prefix: str, start: str, limit: int
 ) -> list[KeyValue]:
-    """`index` holds the keys of that revision, when the caller has it."""
+    """`index` holds the keys of that revision, if the caller has it."""
     if index is None:
         index = _index_at(connection, revision, prefix)
     # Code points sort as their UTF-8 bytes do.
@@ -125,7 +126,7 @@ def _index_at(connection: sqlite3.Connection, revision: int, prefix: str) -> dic
 
 @contextmanager
 def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    if connection.in_transaction:  # a rollback has failed as well
+    if connection.in_transaction:  # an earlier rollback has failed
         connection.execute("ROLLBACK")
     connection.execute("BEGIN IMMEDIATE")
     try:

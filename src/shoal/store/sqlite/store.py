@@ -1,7 +1,7 @@
 """The store contract on one SQLite file. All state here belongs to the event loop; threads only run SQL.
 
-A write is compared and numbered at once and joins the queue. One batch is with the writer at a time; when it
-comes back the next one leaves first, then the batch is delivered and answered. Values are not kept in memory.
+A write is compared and numbered at once and joins the queue. One batch is with the writer at a time. When it returns,
+the next one is submitted first, then the batch is delivered and its futures resolve. Values are not kept in memory.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from shoal.store.sqlite.watching import Watches
 
 COMPACTION_STEP = 128
 VACUUM_STEPS = 128
-"""A compaction gives back so much at most: shrinking a file costs more than leaving it."""
+"""The most that one compaction releases: shrinking a file costs more than leaving it."""
 T = TypeVar("T")
 
 
@@ -55,7 +55,7 @@ class SqliteStore:
         self._revision = contents.revision
         self._compacted = contents.compacted
         self._index: dict[str, int] = contents.index
-        """The durable revision of every key that exists."""
+        """The durable revision of every existing key."""
         self._garbage: deque[Garbage] = contents.garbage
         self._assigned = contents.revision
         self._ahead: dict[str, Event] = {}
@@ -63,7 +63,7 @@ class SqliteStore:
         self._queued = Batch()
         self._writing: Batch | None = None
         self._pins: dict[object, int] = {}
-        """What is being read; compaction leaves what can be seen from these revisions on."""
+        """Revisions that are being read. Compaction keeps everything that is visible from these revisions on."""
         self._writer = writer
         self._reader = ConnectionThread("shoal-store-reader", lambda: connect(file))
         self._watches = Watches(self._reader, self._pins, self._revision)
@@ -74,7 +74,7 @@ class SqliteStore:
 
     @classmethod
     async def open(cls, directory: Path) -> Self:
-        """Opens the store in that directory, or makes one. Raises StoreFormat or StoreUnavailable."""
+        """Opens the store in that directory, or creates one. Raises StoreFormatError or StoreUnavailable."""
         writer = ConnectionThread("shoal-store-writer", lambda: open_file(directory))
         try:
             contents = await writer.run(partial(load, file=directory / FILE_NAME))
@@ -99,7 +99,7 @@ class SqliteStore:
     def takes_together(self) -> bool:
         return True
 
-    # --- writing ---
+    # --- writes ---
 
     def put(self, key: str, value: bytes, expected: int) -> asyncio.Future[int]:
         return self._write(key, value, expected)
@@ -110,7 +110,7 @@ class SqliteStore:
         return self._write(key, None, expected)
 
     def together(self, writes: Sequence[Write], above: int = 0) -> asyncio.Future[int]:
-        """What is queued in one go is in one batch, and a batch is one transaction and one delivery."""
+        """Writes queued in one call are in one batch, and a batch is one transaction and one delivery."""
         self._check_open()
         if len({write.key for write in writes}) != len(writes) or not writes:
             raise ValueError("what is written together are different keys, at least one")
@@ -120,7 +120,7 @@ class SqliteStore:
         self._assigned = max(self._assigned, above)
         *others, last = [self._write(*write) for write in writes]
         for answer in others:
-            answer.add_done_callback(asyncio.Future.exception)  # they end as the last does, and nobody waits for them
+            answer.add_done_callback(asyncio.Future.exception)  # they end like the last one, and nobody awaits them
         return last
 
     async def settled(self) -> None:
@@ -133,7 +133,7 @@ class SqliteStore:
         if current != expected:
             raise CompareFailed(key, current)
         if not key.isascii():
-            key.encode()  # what is no text must fail here, not in the batch, with the writes of others
+            key.encode()  # an invalid key must fail here, not in the batch with the writes of others
         self._assigned += 1
         event = self._ahead[key] = Event(self._assigned, key, value)
         answer: asyncio.Future[int] = self._loop.create_future()
@@ -145,7 +145,7 @@ class SqliteStore:
         return answer
 
     def _current(self, key: str) -> int:
-        """The newest revision of a key, queued writes included."""
+        """Returns the newest revision of a key, queued writes included."""
         ahead = self._ahead.get(key)
         if ahead is None:
             return self._index.get(key, 0)
@@ -179,7 +179,7 @@ class SqliteStore:
         _release(batch)
 
     def _fail(self, batch: Batch, error: Exception) -> None:
-        """What was queued behind may have been compared with what failed: it fails too, and nothing is ahead."""
+        """Queued writes may have been compared with the failed batch, so they fail too and nothing stays pending."""
         behind, self._queued = self._queued, Batch()
         self._ahead.clear()
         self._assigned = self._revision
@@ -196,10 +196,10 @@ class SqliteStore:
             last.settled.append(done)
             await done
 
-    # --- reading ---
+    # --- reads ---
 
     def fresh(self) -> None:
-        """Nobody else writes this file."""
+        """Returns None: nobody else writes this file."""
 
     async def get(self, key: str) -> KeyValue | None:
         self._check_open()
@@ -226,7 +226,7 @@ class SqliteStore:
         self._check_readable(after)
         return self._watches.add(after, deliver)
 
-    # --- keeping house ---
+    # --- maintenance ---
 
     async def compact(self, revision: int) -> None:
         self._check_open()
@@ -256,8 +256,9 @@ class SqliteStore:
             await self._writer.stop()
 
     async def _sweep(self) -> None:
-        """Drops rows a step at a time; writes queued meanwhile come between the steps. What a reader holds
-        back is left for the next compaction."""
+        """Deletes rows a step at a time; writes queued meanwhile run between the steps. Rows that a reader pins are
+        left for the next compaction.
+        """
         while step := self._due():
             await self._housekeep(partial(log.drop, revisions=step))
             for _ in step:

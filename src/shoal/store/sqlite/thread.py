@@ -1,6 +1,6 @@
-"""A thread that owns one SQLite connection, runs jobs on it one after another, and answers on the loop.
+"""A thread that owns one SQLite connection, runs jobs on it one after another, and returns results on the event loop.
 
-Thread and connection begin with the first job. A job is a function of the connection.
+Thread and connection start with the first job. A job is a function of the connection.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ConnectionThread:
         self._ended: asyncio.Future[None] = self._loop.create_future()
 
     def submit(self, job: Job[Any], done: Done) -> None:
-        """`done` gets the result or the error, on the loop, in the order of submission."""
+        """Calls `callback` with the result or the error, on the event loop, in the order of submission."""
         if self._stopped:
             raise StoreUnavailable("the store is closed")
         if self._thread is None:
@@ -83,6 +83,6 @@ class ConnectionThread:
         self._answer(self._ended.set_result, None)
 
     def _answer(self, call: Callable[..., None], *values: Any) -> None:
-        # A loop that was closed before the store has left nobody to answer.
+        # If the event loop was closed before the store, there is nobody to call.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(call, *values)

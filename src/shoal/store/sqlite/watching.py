@@ -1,7 +1,7 @@
 """Watches on the log: history from the file first, then every batch as it becomes durable.
 
-A watch that reads history keeps no events aside: it reads until it has reached the newest revision, and is
-live from that moment on. Until then it pins its place, so that compaction leaves the rows it still needs.
+A watch that reads history buffers no events: it reads until it has reached the newest revision and is live from that
+moment on. Until then it pins its position, so that compaction keeps the rows it still needs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Watch:
         try:
             self._deliver(events)
         except Exception:
-            # One broken consumer must not keep the others, or the writers, from their answer.
+            # One broken handler must not stop delivery to the others or to the writers.
             logger.exception("a watch failed at revision %d and is ended", events[0].revision)
             self.cancel()
 

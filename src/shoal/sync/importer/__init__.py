@@ -1,0 +1,1 @@
+"""The API importer: turns the APIs a workload Cluster offers into APIResourceImports."""

@@ -1,7 +1,7 @@
-"""The API importer: what each workload Cluster offers of the wanted APIs becomes APIResourceImports.
+"""The API importer: reconciles the APIResourceImports of each workload Cluster with the APIs it offers.
 
-It looks when CRDs change there, and every minute. A cluster that does not answer keeps its imports; they go with their
-workload Cluster (it owns them), or when a ready cluster was asked twice and did not list the API.
+It runs when CRDs change in the cluster, and every minute. A cluster that does not respond keeps its imports. They are
+deleted with their workload Cluster, which owns them, or when a ready cluster did not list the API in two discoveries.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ WORKERS = 16
 PULL_SECONDS = 30.0
 AGAIN_SECONDS = 60.0
 SWEEP = ""
-"""The key of no cluster: schemas that nobody refers to are taken away."""
+"""A key that is no cluster: deletes unreferenced schemas."""
 CONFIRM_SECONDS = 1.0
-"""Until the second look at an API that is no longer listed."""
+"""Until the second discovery of an API that is no longer listed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What is to be said of a cluster that was pulled, when its imports are settled."""
+    """Condition to report once the cluster's imports are negotiated."""
 
     imports: frozenset[str]
     message: str
@@ -64,7 +64,7 @@ class Importer:
         only: str = "",
         mode: str = workload.PUSH,
     ) -> None:
-        """`only`: this one workload Cluster, whose own syncer looks; else all that the hub can reach."""
+        """`only`: the single workload Cluster, in its own syncer; else all that the hub can reach."""
         self._client, self._clock, self._reach, self._reporter = client, clock, reach, reporter
         self._only, self._mode = only, mode
         self._wanted: list[Wanted] = [parse_resource(text) for text in resources]
@@ -80,17 +80,17 @@ class Importer:
         self._stored = Stored(client, lambda: self._imports.objects.values(), keeper=not only)
         self._native: dict[Wanted, bool] = {}
         self._asked: dict[str, tuple[str, int]] = {}
-        """Uid and generation of workload Clusters that were, or are to be, looked at."""
+        """Uid and generation of workload Clusters whose import was requested."""
         self._done: dict[str, tuple[str, int]] = {}
-        """The same, of those that have been."""
+        """The same, of those already imported."""
         self._due: set[str] = set()
         self._untold: dict[str, Told] = {}
         self._locations: dict[str, tuple[str, str]] = {}
-        """Of imports: the workload Cluster and the digest of the schema."""
+        """Workload Cluster and schema digest of each import."""
         self._doubted: dict[str, float] = {}
         """Imports whose API was not listed, and since when."""
 
-    # --- what is looked at, and when ---
+    # --- event handlers ---
 
     def _cluster(self, key: Key, obj: Object | None) -> None:
         name = key[2]
@@ -108,7 +108,7 @@ class Importer:
             self._asked[name] = _version(obj)
             self._again(name)
         elif name in self._due:
-            self.loop.queue.add(name)  # it may have been dark
+            self.loop.queue.add(name)  # it may have been unreachable
 
     def _import(self, key: Key, obj: Object | None) -> None:
         before = self._locations.pop(key[2], None)
@@ -127,7 +127,7 @@ class Importer:
             self.loop.queue.add(SWEEP)
 
     def _check_schema(self, found: Object) -> None:
-        """Negotiation did not find what the import refers to: somebody has deleted it."""
+        """Negotiation did not find the schema of the import: it was deleted."""
         told = get_condition(found, COMPATIBLE) or {}
         if told.get("reason") == SCHEMA_UNKNOWN and self._stored.forget(found["spec"].get("schemaDigest", "")):
             self._again(found["spec"]["location"])
@@ -166,7 +166,7 @@ class Importer:
             self._due.add(name)
             raise
 
-    # --- what is done ---
+    # --- reconcile ---
 
     async def _import_apis(self, cluster: Object) -> float | None:
         name = cluster["metadata"]["name"]
@@ -196,7 +196,7 @@ class Importer:
         return later
 
     async def _tell(self, cluster: Object) -> None:
-        """Once it is settled what becomes of the imports: who looks at Ready wants to know what can be used."""
+        """Reports once all imports are negotiated: clients that wait for Ready want to know which APIs can be used."""
         name = cluster["metadata"]["name"]
         told = self._untold.get(name)
         if told is None:
@@ -207,7 +207,7 @@ class Importer:
             self._untold.pop(name, None)
 
     async def _pull(self, cluster: Object) -> tuple[Pulled, bool]:
-        """What the cluster offers, and whether it says that it is ready."""
+        """The APIs the cluster offers, and whether it reports to be ready."""
         reached = await self._reach(cluster)
         try:
             await self._learn_natives([one for one in self._wanted if "*" not in one])
@@ -221,13 +221,13 @@ class Importer:
         return {one for one, is_native in self._native.items() if is_native}
 
     async def _learn_natives(self, wanted: Sequence[Wanted]) -> None:
-        """What the hub has by itself, it has for good; what it has not, it can only learn."""
+        """A native resource of the hub stays native; others can only be negotiated."""
         for one in wanted:
             if one not in self._native:
                 self._native[one] = await native(self._client, *one) is not None
 
     async def _write(self, cluster: Object, pulled: Pulled, ready: bool) -> float | None:
-        """Answers when to look again at what is in doubt."""
+        """Returns when to check missing APIs again."""
         mine = [found for found in self._imports.objects.values() if _is_of(found, cluster)]
         decision = decide(cluster, pulled.offers, mine)
         with self._stored.using(offer.digest for offer in pulled.offers):
@@ -244,7 +244,9 @@ class Importer:
         return await self._withdraw(gone, mine, ready)
 
     async def _withdraw(self, gone: list[Object], mine: list[Object], ready: bool) -> float | None:
-        """Not being listed once may be a server that has just started; one that is not ready is asked in a minute."""
+        """A single missing discovery may be a server that has just started. One that is not ready is checked again in a
+        minute.
+        """
         now, names = self._clock.monotonic(), {found["metadata"]["name"] for found in gone}
         for found in mine:
             if found["metadata"]["name"] not in names:
@@ -261,7 +263,7 @@ class Importer:
         return CONFIRM_SECONDS if waiting else None
 
     async def _failed(self, cluster: Object, reason: str, error: Exception) -> NoReturn:
-        """One that was imported stays so: whether it can be reached now is for its heartbeat to say."""
+        """A cluster that was imported keeps its condition: its heartbeat reports whether it is reachable now."""
         if not condition_is(cluster, workload.IMPORTER_READY):
             said = str(error) or "no answer in time"
             await self._report(cluster, Condition(workload.IMPORTER_READY, "False", reason, said))
@@ -286,11 +288,11 @@ def _version(cluster: Object) -> tuple[str, int]:
 
 
 def _is_of(found: Object, cluster: Object) -> bool:
-    """Imports of a workload Cluster that had the same name are not: they go with it."""
+    """Imports of an earlier workload Cluster of the same name do not count: they are deleted with it."""
     return any(owner["uid"] == cluster["metadata"]["uid"] for owner in found["metadata"].get("ownerReferences") or ())
 
 
 def _is_dark(cluster: Object) -> bool:
-    """Known not to answer; it comes back to the queue when that changes."""
+    """Its heartbeat is known to be unhealthy; it is enqueued again when that changes."""
     found = get_condition(cluster, workload.HEARTBEAT_HEALTHY)
     return found is not None and found["status"] != "True"

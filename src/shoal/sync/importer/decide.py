@@ -1,4 +1,4 @@
-"""What the imports of one workload Cluster have to become, from what the cluster offers. Pure."""
+"""Decides which imports of a workload Cluster are created, updated and deleted, from the offered APIs. Pure."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Decision:
     create: tuple[Object, ...] = ()
     update: tuple[Object, ...] = ()
     gone: tuple[Object, ...] = field(default=())
-    """Of APIs that are not offered any more, if what was read is all there is."""
+    """Imports of APIs that are no longer offered, provided discovery was complete."""
 
 
 def decide(cluster: Object, offers: Sequence[Offer], imports: Sequence[Object]) -> Decision:
-    """`offers` is all that was asked for and found."""
+    """`offers` are all requested APIs that were found."""
     name = cluster["metadata"]["name"]
     existing = {found["metadata"]["name"]: found for found in imports}
     create, update = [], []
@@ -56,7 +56,7 @@ def decide(cluster: Object, offers: Sequence[Offer], imports: Sequence[Object]) 
 
 
 def stored(offer: Offer) -> Object:
-    """The schema of an offer as it is stored, once for all clusters that have it."""
+    """The object that stores the schema of an offer, once for all clusters that have it."""
     return {
         "apiVersion": f"{apiresource.GROUP}/{apiresource.VERSION}",
         "kind": apiresource.SCHEMA,
@@ -89,7 +89,7 @@ def _import(cluster: Object, title: str, spec: Object) -> Object:
 
 
 def _spec(offer: Offer, location: str) -> Object:
-    """The schema is elsewhere, by its digest: it is large, and most clusters have the same."""
+    """The schema is stored separately by its digest: it is large, and most clusters have the same."""
     return {
         "location": location,
         "groupVersion": {"group": offer.api.group, "version": offer.api.version},

@@ -1,6 +1,6 @@
-"""Reads what a cluster offers of the wanted APIs: discovery, then CRDs and OpenAPI documents.
+"""Reads the requested APIs of a cluster: discovery, then CRDs and OpenAPI documents.
 
-What does not answer is unknown: it is said, and nothing is concluded from it.
+Parts that do not respond are reported as unknown, and nothing is concluded from them.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from shoal.sync.resources import DEFINITIONS
 
 Object = dict[str, Any]
 Wanted = tuple[str, str]
-"""Plural and group; `*` is all."""
+"""Plural and group; `*` matches all."""
 
 MOST_BYTES = 1_000_000
-"""Of a schema: it has to be stored as an object."""
+"""Limit of a schema, which must be stored as an object."""
 LONGEST = 2000
-"""A message."""
+"""Limit of a message."""
 NEEDED = {"create", "delete", "get", "list", "patch", "watch"}
-"""What is not kept by its server, or not to be changed, is not offered by `*`."""
+"""Verbs a resource must have to match `*`: others are not stored by their server, or are read-only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
     offers: tuple[Offer, ...]
     missing: tuple[str, ...] = ()
-    """Asked for by name and not offered."""
+    """Requested by name and not offered."""
     groups: frozenset[str] = frozenset()
-    """Groups that did not answer."""
+    """Groups whose discovery failed."""
     unread: tuple[tuple[Wanted, str], ...] = ()
-    """Offered, but its schema could not be read, and why."""
+    """Offered, but the schema could not be read, with the reason."""
 
     def is_unknown(self, api: Api) -> bool:
         return api.group in self.groups or any(one == (api.plural, api.group) for one, _ in self.unread)
@@ -67,12 +67,12 @@ def title(plural: str, group: str) -> str:
 
 
 def watches_definitions(wanted: Iterable[Wanted]) -> bool:
-    """Whether CRDs matter: the kinds of Kubernetes itself do not come and go with them."""
+    """Whether CRDs must be watched: built-in kinds do not depend on them."""
     return any("*" in one or not _is_builtin(one) for one in wanted)
 
 
 async def pull(client: Client, wanted: Sequence[Wanted], skipped: set[Wanted]) -> Pulled:
-    """In the versions the cluster prefers. `skipped`: what the hub has by itself."""
+    """In the cluster's preferred versions. `excluded`: resources the hub serves natively."""
     everything = ("*", "*") in wanted
     listed = await listing(client, None if everything else {group for _, group in wanted})
     documents = _Documents(client)
@@ -135,7 +135,7 @@ async def _offer(client: Client, found: Found, documents: _Documents) -> Offer:
 
 
 async def _definition(client: Client, api: Api) -> tuple[Object, Object | None]:
-    """The spec of the CRD behind the API and its version; nothing where there is none to read."""
+    """The spec of the API's CRD and its version; empty if there is none to read."""
     if not api.group or is_known(api):
         return {}, None
     try:
@@ -146,7 +146,7 @@ async def _definition(client: Client, api: Api) -> tuple[Object, Object | None]:
 
 
 def _of_definition(crd: Object, version: Object) -> Object:
-    """A CRD that keeps what it does not know, or says nothing, accepts any object."""
+    """A CRD that preserves unknown fields, or has no schema, accepts any object."""
     schema = plain((version.get("schema") or {}).get("openAPIV3Schema"))
     if not schema or crd.get("preserveUnknownFields") or schema.get("type") != "object":
         return {**PRESERVE}
@@ -155,7 +155,7 @@ def _of_definition(crd: Object, version: Object) -> Object:
 
 
 class _Documents:
-    """OpenAPI of one cluster, each document once: v3 by group and version, else the one of v2."""
+    """OpenAPI documents of one cluster, each read once: v3 by group and version, else v2."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

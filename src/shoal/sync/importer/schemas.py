@@ -1,4 +1,4 @@
-"""The schemas that imports refer to: each stored once, by its digest, as long as an import refers to it."""
+"""Stores the schemas that imports refer to: each once, by its digest, as long as an import refers to it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ Object = dict[str, Any]
 
 class Stored:
     def __init__(self, client: Client, imports: Callable[[], Iterable[Object]], *, keeper: bool) -> None:
-        """`imports` are all there are. `keeper`: whoever takes away what nobody refers to; there is one."""
+        """`imports` returns all existing imports. `collects_garbage`: this process deletes unreferenced schemas; only
+        one may.
+        """
         self._client, self._imports, self._keeper = client, imports, keeper
         self._there: set[str] = set()
         self._in_use: Counter[str] = Counter()
@@ -26,7 +28,7 @@ class Stored:
 
     @contextmanager
     def using(self, digests: Iterable[str]) -> Iterator[None]:
-        """While imports are written that refer to them."""
+        """Protects the schemas while imports that refer to them are written."""
         mine = Counter(digests)
         self._in_use += mine
         try:
@@ -41,22 +43,22 @@ class Stored:
             self._there.add(offer.digest)
 
     def forget(self, digest: str) -> bool:
-        """It is not there after all; tells whether it was thought to be."""
+        """The schema does not exist after all. Returns whether it was believed to."""
         known = digest in self._there
         self._there.discard(digest)
         return known
 
     def left(self, digest: str) -> None:
-        """An import has ceased to refer to it."""
+        """An import no longer refers to the schema."""
         if digest:
             self._left.add(digest)
 
     async def sweep(self) -> None:
-        """Takes away what has been left by the last that referred to it."""
+        """Deletes schemas that no import refers to any more."""
         if not self._keeper:
             return
         if not self._looked:
-            found, _ = await self._client.list_all(SCHEMAS)  # left while nobody looked
+            found, _ = await self._client.list_all(SCHEMAS)  # unreferenced since before this process started
             self._left.update(obj["metadata"]["name"] for obj in found)
             self._looked = True
         if not self._left:

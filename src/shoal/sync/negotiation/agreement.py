@@ -1,7 +1,9 @@
-"""What the imports of one API agree on. Pure, and without a memory: only what is negotiated now counts.
+"""Negotiates the imports of one API to a lowest common denominator. Pure and stateless: only the current negotiated
+spec counts.
 
-An import fits if it accepts all that is negotiated; what is negotiated becomes the common part of all that fit, so it
-widens again when the narrowest leaves. One that does not fit narrows it, where its strategy allows, or is told why not.
+An import is compatible if it accepts all that is negotiated. The negotiated spec becomes the common part of all
+compatible imports, so it widens again when the narrowest one leaves. An incompatible import narrows it if its update
+strategy allows, else its problems are reported.
 """
 
 from __future__ import annotations
@@ -16,16 +18,16 @@ from shoal.sync.negotiation.compat import Common, common
 
 Object = dict[str, Any]
 Compare = Callable[[Object, Object], Common]
-"""Given two specs of one API; a comparison may be remembered by their digests."""
+"""Compares two specs of one API. The result may be cached by their digests."""
 
 FIXED = ("scope", "kind")
 SHORTER = ("shortNames", "categories", "columnDefinitions")
-"""Lists for people: what all have stays."""
+"""Lists for people: the intersection is kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """One import. Its spec has the schema, wherever that is stored; without one it is not known yet."""
+    """One import. Its spec includes the schema, wherever that is stored; without one it is not known yet."""
 
     name: str
     spec: Object
@@ -38,13 +40,13 @@ class Offered:
 @dataclass(frozen=True, slots=True)
 class Agreement:
     spec: Object | None
-    """What is negotiated from now on, in the fields an import has too; None: there is nothing."""
+    """The new negotiated spec, in the fields it shares with imports; None: there is none."""
     problems: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """By import whose schema is known; empty: it is compatible."""
 
 
 def by_schema(existing: Object, new: Object) -> Common:
-    """A schema that is none is told to whoever has it, and stops nobody else."""
+    """An invalid schema is a conflict of the import that has it and does not stop the others."""
     schema = existing.get("openAPIV3Schema") or {}
     try:
         return common(schema, new["openAPIV3Schema"], builtin=is_known(api_of({"spec": new})))
@@ -55,14 +57,14 @@ def by_schema(existing: Object, new: Object) -> Common:
 def agree(
     current: Object | None, published: bool, offers: Sequence[Offered], compare: Compare = by_schema
 ) -> Agreement:
-    """`offers`: the oldest first."""
+    """`offers` are sorted oldest first."""
     known = [offer for offer in offers if offer.known]
     fits, others = [], known
     if current is not None:
         told = {offer.name: _compared(current, offer.spec, compare) for offer in known}
         fits = [offer for offer in known if not any(told[offer.name][1:])]
         others = [offer for offer in known if any(told[offer.name][1:])]
-    # One whose schema is not known may be what the negotiated one is narrow for.
+    # An import with an unknown schema may be the reason for the current narrow spec.
     agreed = current if len(known) < len(offers) else None
     problems: dict[str, tuple[str, ...]] = {}
     for offer in fits:
@@ -75,7 +77,7 @@ def agree(
         )
         allowed = may_update(offer.spec, published)
         if agreed is None and allowed and not (conflicts and published):
-            agreed, problems[offer.name] = _taken(offer.spec), ()  # nobody else has a say
+            agreed, problems[offer.name] = _taken(offer.spec), ()  # no other import is compatible
         elif conflicts or (narrowed and not allowed):
             problems[offer.name] = (*conflicts, *narrowed)
         else:
@@ -84,7 +86,7 @@ def agree(
 
 
 def enforced(spec: Object, offers: Sequence[Offered], compare: Compare = by_schema) -> Agreement:
-    """A CRD made by hand decides: `spec` is what it says, and imports are only looked at."""
+    """A manual CRD decides: `spec` is its definition, and imports are only checked against it."""
     problems = {}
     for offer in offers:
         if offer.known:
@@ -104,7 +106,7 @@ def _taken(spec: Object) -> Object:
 
 
 def _compared(agreed: Object, offer: Object, compare: Compare) -> tuple[Object, tuple[str, ...], tuple[str, ...]]:
-    """What both have; where the first had more; where they cannot meet."""
+    """The common part; where the first had more; where they conflict."""
     conflicts = [f"{key} is {offer[key]}, not {agreed[key]}" for key in FIXED if offer[key] != agreed[key]]
     found = compare(agreed, offer)
     has = offer.get("subResources") or []

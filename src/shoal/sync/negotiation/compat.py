@@ -1,7 +1,8 @@
-"""The largest schema whose objects two schemas both accept, and where the first one accepted more. Pure.
+"""Computes the lowest common denominator of two schemas: the largest schema whose objects both accept, and where the
+first accepted more. Pure.
 
-Both are as a CRD has them: what is not named is dropped, defaults are filled in before anything is checked. So a field
-that one side does not know is left out, unless that side needs it; what only one side checks is checked.
+Both are CRD schemas: unknown fields are pruned, defaults are applied before validation. A field that one side does not
+know is therefore dropped, unless that side requires it; a constraint of either side applies.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ _HANDLED = KEYS | _STRUCTURE | _EXTENSIONS
 class Common:
     schema: Object
     narrowed: tuple[str, ...] = ()
-    """Where the first schema accepts what the second does not; the common schema does not either."""
+    """Where the first schema accepts more than the second; the common schema does not."""
     conflicts: tuple[str, ...] = ()
-    """Where there is nothing both accept: there is no common schema."""
+    """Where nothing is accepted by both: there is no common schema."""
 
 
 def common(existing: Object, new: Object, builtin: bool = False) -> Common:
-    """`builtin`: they are of a kind Kubernetes knows."""
+    """`builtin`: the schemas are of a built-in kind."""
     if existing == new:
         return Common(existing)
     walk = _Walk(builtin)
@@ -96,7 +97,7 @@ class _Walk:
         return made
 
     def check_rules(self) -> None:
-        """A CEL rule that stays must not speak of a field that went."""
+        """A CEL rule that is kept must not refer to a dropped field."""
         for path, rule in self._rules:
             for gone in self._dropped:
                 name = gone.rpartition(".")[2]
@@ -104,7 +105,7 @@ class _Walk:
                     self.conflicts.append(f"{path or 'the object'}: the rule {rule!r} needs {gone}, which is not there")
 
     def _extensions(self, existing: Object, new: Object, made: Object, told: _At) -> None:
-        """Two ways to merge have no common one."""
+        """Different merge semantics have no common one."""
         for key, otherwise in ((_LIST_TYPE, "atomic"), (_MAP_TYPE, "granular"), (_EMBEDDED, False)):
             one, other = existing.get(key, otherwise), new.get(key, otherwise)
             if one != other:
@@ -157,7 +158,7 @@ class _Walk:
         return False
 
     def _further(self, existing: Object, new: Object, made: Object, told: _At) -> None:
-        """Fields without a name."""
+        """Merges additionalProperties and preserved unknown fields."""
         more, others = _others_of(existing), _others_of(new)
         if existing.get(_PRESERVE) and new.get(_PRESERVE):
             made[_PRESERVE] = True
@@ -175,7 +176,7 @@ class _Walk:
         made["additionalProperties"] = self.merged(more, others, _below(told.path, "*"))
 
     def _others(self, existing: Object, new: Object, made: Object, told: _At) -> None:
-        """Keywords nobody knows are common where they are equal."""
+        """Unknown keywords are common if they are equal."""
         for key in {*existing, *new} - _HANDLED:
             if existing.get(key) == new.get(key):
                 made[key] = existing[key]
@@ -185,7 +186,7 @@ class _Walk:
 
 @dataclass(frozen=True, slots=True)
 class _At:
-    """A place both schemas have: what is told of it."""
+    """Collects the findings of one path."""
 
     walk: _Walk
     path: str
@@ -229,7 +230,7 @@ def _says_both_types(schema: Object) -> bool:
 
 
 def _bare(schema: Object) -> Object:
-    """Without the way an integer or string says that it is one."""
+    """Without the anyOf that declares an integer-or-string."""
     if not schema.get(_INT_OR_STRING):
         return schema
     bare = {key: value for key, value in schema.items() if key != "anyOf" or value != _BOTH_TYPES}
@@ -239,7 +240,7 @@ def _bare(schema: Object) -> Object:
 
 
 def _others_of(schema: Object) -> Object | None:
-    """What a field without a name has to be; None: there are none."""
+    """The schema of additional properties; None: none are allowed."""
     others = schema.get("additionalProperties")
     if isinstance(others, dict):
         return others
@@ -247,7 +248,7 @@ def _others_of(schema: Object) -> Object | None:
 
 
 def _required(existing: Object, new: Object) -> list[str]:
-    """What has to be given: what both ask for, and what one asks for and does not fill in by itself."""
+    """Fields required by both, and those required by one that has no default for them."""
     sides = (existing, new)
     asked = [name for schema in sides for name in schema.get("required") or ()]
     needed = {
@@ -260,7 +261,7 @@ def _required(existing: Object, new: Object) -> list[str]:
 
 
 def _require_keys(made: Object) -> None:
-    """The keys of a map list are required or have a default, or it could not be served."""
+    """Keys of a map list must be required or have a default, or the schema cannot be served."""
     items = made["items"]
     if made.get(_LIST_TYPE) != "map":
         return

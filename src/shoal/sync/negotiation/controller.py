@@ -1,7 +1,7 @@
-"""The negotiation loop: imports of one API become one NegotiatedAPIResource; published, the hub serves it.
+"""Reconciles negotiation: imports of one API become one NegotiatedAPIResource, which the hub serves when published.
 
-It is withdrawn when no cluster offers the API any more and no object of it is left on the hub: until then, what
-people wrote stays readable.
+It is withdrawn when no cluster offers the API any more and no object of it is left on the hub. Until then existing
+objects stay readable.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from shoal.sync.resources import DEFINITIONS, IMPORTS, NEGOTIATED, SCHEMAS
 Object = dict[str, Any]
 
 REMEMBERED, KEPT = 512, 128
-"""Comparisons, and schemas in memory."""
+"""Cache sizes: comparisons, and schemas."""
 
 
 class Negotiation:
@@ -53,9 +53,9 @@ class Negotiation:
         self._definitions = Reflector(client, DEFINITIONS, clock, self._definition)
         self.loop.sources += [self._imports.run, self._negotiated.run, self._definitions.run]
         self._apis: dict[str, Api] = {}
-        """What each import and each negotiated resource was about, to know it when it is gone."""
+        """The API of each import and negotiated resource, to know it after deletion."""
         self._offering: dict[Api, set[Key]] = {}
-        """The imports of each API."""
+        """Imports of each API."""
         self._compared = _Memory()
 
     def _import(self, key: Key, obj: Object | None) -> None:
@@ -68,7 +68,7 @@ class Negotiation:
     def _resource(self, key: Key, obj: Object | None) -> None:
         api = self._note(f"negotiated {key[2]}", obj)
         if api is not None and obj is None:
-            self._look_at_versions(api.group_resource)  # they share a definition
+            self._look_at_versions(api.group_resource)  # versions share a CRD
 
     def _note(self, name: str, obj: Object | None) -> Api | None:
         api = self._apis.pop(name, None) if obj is None else self._apis.setdefault(name, api_of(obj))
@@ -90,7 +90,7 @@ class Negotiation:
 
     async def reconcile(self, api: Api) -> None:
         if not (self._imports.synced and self._negotiated.synced):
-            return  # all are looked at once they are
+            return  # all are enqueued after the sync
         imports = [self._imports.objects[key] for key in sorted(self._offering.get(api, ()))]
         negotiated = self._negotiated.objects.get(("", "", negotiated_name(api)))
         if negotiated is None and not imports:
@@ -116,7 +116,7 @@ class Negotiation:
         if served.objects:
             raise Later("it is not to be served any more, but there are objects of it")
 
-    # --- what is agreed ---
+    # --- negotiation ---
 
     def _agreed(self, api: Api, negotiated: Object | None, offers: list[Offered], crd: Object | None) -> Agreement:
         if crd is not None and is_manual(crd):
@@ -129,7 +129,7 @@ class Negotiation:
         return agree(current, published, offers, self._compared)
 
     async def _settled(self, api: Api, negotiated: Object | None, agreement: Agreement) -> Object | None:
-        """The negotiated resource as it was agreed."""
+        """Writes and returns the negotiated resource."""
         try:
             if negotiated is None:
                 new = first(api, agreement, self._auto_publish)
@@ -140,7 +140,7 @@ class Negotiation:
             raise Later("it has just changed") from None
 
     async def _schemas(self, imports: list[Object]) -> dict[str, Object]:
-        """Those the imports refer to."""
+        """Schemas the imports refer to."""
         found = {}
         for digest in {
             each["spec"].get("schemaDigest", "") for each in imports if "openAPIV3Schema" not in each["spec"]
@@ -156,7 +156,7 @@ class Negotiation:
                 found[digest] = stored
         return found
 
-    # --- how it is served ---
+    # --- serving ---
 
     async def _serve(self, api: Api, negotiated: Object, crd: Object | None) -> Served:
         served = Served(by_itself=is_known(api), definition=crd)
@@ -169,7 +169,7 @@ class Negotiation:
         return replace(served, listed=any(found["name"] == api.plural for found in resources))
 
     async def _define(self, api: Api, negotiated: Object, served: Served) -> Served:
-        """Makes the CRD serve what is published of the kind, in whatever versions."""
+        """Makes the CRD serve all published versions of the kind."""
         crd = served.definition
         published = [negotiated] if negotiated["spec"].get("publish") else []
         published += await self._siblings(api, crd)
@@ -195,7 +195,7 @@ class Negotiation:
             return replace(served, refused=str(error))
 
     async def _siblings(self, api: Api, crd: Object | None) -> list[Object]:
-        """What else is published of the same kind, in other versions; one that is served may be too new to be seen."""
+        """Other published versions of the kind. A served version may be too new for the informer."""
         found = {api_of(each): each for each in self._negotiated.objects.values()}
         for version in served_versions(crd) if crd is not None else ():
             other = Api(api.group, version, api.plural)
@@ -218,11 +218,11 @@ class Negotiation:
         try:
             return bool((await self._client.call("GET", self._client.path(kind), {"limit": "1"}))["items"])
         except NotFound:
-            return False  # it is not served: nothing becomes unreadable by this
+            return False  # not served: no object becomes unreadable
 
     async def _withdraw(self, api: Api, negotiated: Object, crd: Object | None) -> None:
         if not is_manual(crd):
-            # Served in another version too, they stay readable.
+            # If another version is served, the objects stay readable.
             if not await self._siblings(api, crd) and await self._has_objects(api, negotiated):
                 told = tell(negotiated, [], Agreement(None), Served(listed=True, objects=True, definition=crd))
                 await self._tell(NEGOTIATED, negotiated, list(told.negotiated))
@@ -241,7 +241,7 @@ class Negotiation:
         elif not published:
             await self._client.delete(DEFINITIONS, crd["metadata"]["name"], uid=crd["metadata"]["uid"])
 
-    # --- what is told ---
+    # --- conditions ---
 
     async def _tell_imports(self, imports: list[Object], conditions: dict[str, list[Condition]]) -> None:
         for found in imports:
@@ -259,7 +259,7 @@ class Negotiation:
 
 
 class _Memory:
-    """Comparisons by digest: a hundred clusters with three schemas are compared a few times."""
+    """Caches comparisons by digest: a hundred clusters with three schemas need only a few comparisons."""
 
     def __init__(self) -> None:
         self.schemas: dict[str, Object] = {}

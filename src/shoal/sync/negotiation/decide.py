@@ -1,4 +1,4 @@
-"""What is told of one API, its imports and how the hub serves it. Pure."""
+"""Decides the conditions of a negotiated API and its imports. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shoal.sync.negotiation.agreement import Agreement, Offered, may_update
 Object = dict[str, Any]
 
 MOST_PROBLEMS, LONGEST = 5, 300
-"""Of what does not fit, and of the words for each."""
+"""Limits of the number of reported problems, and of the length of each."""
 SCHEMA_UNKNOWN = Condition(
     apiresource.COMPATIBLE, "Unknown", apiresource.SCHEMA_UNKNOWN, "the schema it refers to is not stored yet"
 )
@@ -27,26 +27,26 @@ class Served:
     """How the hub serves the API now."""
 
     by_itself: bool = False
-    """It is a kind Kubernetes knows: publishing is enough."""
+    """A built-in kind: publishing is enough."""
     listed: bool = False
     """Discovery lists it."""
     definition: Object | None = None
     """The CRD of that name."""
     refused: str = ""
-    """Why the hub did not take the CRD."""
+    """Why the hub rejected the CRD."""
     objects: bool = False
-    """There are objects of an API that should not be served any more."""
+    """Objects exist of an API that should no longer be served."""
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
     negotiated: Sequence[Condition] = ()
     imports: dict[str, list[Condition]] = field(default_factory=dict)
-    """Conditions by the import's name."""
+    """Conditions by import name."""
 
 
 def offered(imports: Sequence[Object], schemas: Mapping[str, Object]) -> list[Offered]:
-    """The oldest first, each with its schema as far as it is known."""
+    """Sorted oldest first, each with its schema if known."""
     found = []
     for each in sorted(imports, key=lambda one: (one["metadata"]["creationTimestamp"], one["metadata"]["name"])):
         spec = each["spec"]
@@ -58,7 +58,7 @@ def offered(imports: Sequence[Object], schemas: Mapping[str, Object]) -> list[Of
 
 
 def first(api: Api, agreement: Agreement, publish: bool) -> Object | None:
-    """The negotiated resource to begin with; None while no import tells a schema."""
+    """The initial negotiated resource; None while no import has a schema."""
     if agreement.spec is None:
         return None
     return {
@@ -73,7 +73,7 @@ def first(api: Api, agreement: Agreement, publish: bool) -> Object | None:
 
 
 def changed(negotiated: Object, agreement: Agreement) -> Object | None:
-    """The negotiated resource as it is to be written; None if it is that already."""
+    """The negotiated resource to write; None if it is current."""
     spec = negotiated["spec"]
     if agreement.spec is None or all(spec.get(key) == value for key, value in agreement.spec.items()):
         return None
@@ -93,12 +93,12 @@ def tell(negotiated: Object, offers: Sequence[Offered], agreement: Agreement, se
 
 
 def is_manual(definition: Object | None) -> bool:
-    """Whether somebody else made the CRD: it is never written."""
+    """Whether another component made the CRD: it is never written."""
     return definition is not None and FROM_IMPORTS not in (definition["metadata"].get("annotations") or {})
 
 
 def is_withdrawable(negotiated: Object, imports: Sequence[Object]) -> bool:
-    """Whether negotiation made it, of imports that are all gone."""
+    """Whether negotiation created it from imports that no longer exist."""
     return not imports and FROM_IMPORTS in (negotiated["metadata"].get("annotations") or {})
 
 

@@ -1,4 +1,4 @@
-"""The CRD that serves what is negotiated of a kind Kubernetes does not know, in all its versions. Pure."""
+"""Builds the CRD that serves a negotiated kind that is not built in, in all its versions. Pure."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from shoal.kinds.apischema import digest_of, plain
 Object = dict[str, Any]
 
 DIGEST = "apiresource.kcp.dev/schema-digest"
-"""Annotation: what the CRD was made of."""
+"""Annotation: digest of the spec the CRD was built from."""
 NAMES = ("plural", "singular", "shortNames", "kind", "listKind", "categories")
 _SCALE: Object = {
     "specReplicasPath": ".spec.replicas",
     "statusReplicasPath": ".status.replicas",
     "labelSelectorPath": ".status.selector",
 }
-"""Where the cluster's CRD could not be read: discovery names no paths."""
+"""Used if the cluster's CRD could not be read: discovery names no paths."""
 
 
 def definition(published: Sequence[Object], old: Object | None) -> Object | None:
-    """The CRD as it has to be written for the negotiated resources of one kind; None if it is that already."""
+    """The desired CRD for the negotiated resources of one kind; None if it is current."""
     ordered = sorted(
         (each["spec"] for each in published), key=lambda spec: version_priority(spec["groupVersion"]["version"])
     )
@@ -51,7 +51,7 @@ def definition(published: Sequence[Object], old: Object | None) -> Object | None
 
 
 def spec_of(crd: Object, api: Api, offered: Object) -> Object | None:
-    """What a CRD made by hand says of the API, in the fields of an import; None: it does not serve that version."""
+    """The API as a manual CRD defines it, in the fields of an import; None: the CRD does not serve that version."""
     found = next((one for one in crd["spec"]["versions"] if one["name"] == api.version and one.get("served")), None)
     if found is None:
         return None
@@ -65,7 +65,7 @@ def spec_of(crd: Object, api: Api, offered: Object) -> Object | None:
 
 
 def subresources_of(version: Object) -> list[Object]:
-    """As an import lists those of a version of a CRD."""
+    """Subresources of a CRD version, in the form of an import."""
     return [{"name": name, **said} for name, said in sorted((version.get("subresources") or {}).items())]
 
 
@@ -86,7 +86,7 @@ def _version(spec: Object, storage: bool) -> Object:
 
 
 def _still_stored(old: Object | None, kept: set[str]) -> list[Object]:
-    """Versions that objects may be stored in stay, and are served no more."""
+    """Versions that objects may be stored in stay, but are no longer served."""
     stored = ((old or {}).get("status") or {}).get("storedVersions") or ()
     versions = old["spec"]["versions"] if old is not None else ()
     return [

@@ -1,6 +1,6 @@
-"""What two schemas of one place both allow of its values: bounds, enums, formats, patterns, junctors. Pure.
+"""Merges the value constraints of two schemas at one path: bounds, enums, formats, patterns, junctors. Pure.
 
-Each part answers what the common schema says; `told` hears where the first schema allowed more (`narrowed`), and where
+Each part returns the common constraint. `sink` receives where the first schema allowed more (`narrow`), and where
 nothing is left that both allow (`conflict`).
 """
 
@@ -25,7 +25,7 @@ KEYS = frozenset(
         *(key for pair in (*_LENGTHS, *_BOUNDS) for key in pair),
     }
 )
-"""The keywords this module answers for."""
+"""The keywords this module handles."""
 
 
 class Told(Protocol):
@@ -35,7 +35,7 @@ class Told(Protocol):
 
 
 def common_limits(existing: Object, new: Object, told: Told, builtin: bool = False) -> Object:
-    """`builtin`: not every server publishes the enums it checks, so one that publishes none may have the same."""
+    """`builtin`: not every server publishes the enums it validates, so a schema without one may have the same."""
     made: Object = {}
     _lengths(existing, new, made, told)
     _bounds(existing, new, made, told)
@@ -152,7 +152,7 @@ def _flags(existing: Object, new: Object, made: Object, told: Told) -> None:
 
 
 def _junctors(existing: Object, new: Object, made: Object, told: Told) -> None:
-    """All that either asks for holds: a second pattern, or a second anyOf, stands below allOf."""
+    """Constraints of both apply: a second pattern or anyOf goes below allOf."""
     asked = _asked(existing)
     every = unique([*asked, *_asked(new)])
     if len(every) == len(asked):

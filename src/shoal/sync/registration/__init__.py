@@ -1,0 +1,1 @@
+"""Registers ManagedClusters and Cluster API Clusters as workload Clusters, and reports their capacity."""

@@ -1,6 +1,6 @@
-"""The capacity loop: what the nodes of each workload Cluster have, and have left, goes into its status.
+"""Reconciles the capacity in the status of each workload Cluster with its nodes and pods.
 
-Written at most every few seconds for one cluster. What is known of a cluster that does not answer stays as it was.
+One cluster is written at most every few seconds. The capacity of a cluster that does not respond stays as it was.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Capacities:
     def __init__(
         self, client: Client, clock: Clock, reach: Reach, *, only: str = "", mode: str = workload.PUSH
     ) -> None:
-        """`only`: this one workload Cluster, whose own syncer looks; else all that the hub can reach."""
+        """`only`: the single workload Cluster, in its own syncer; else all that the hub can reach."""
         self._client, self._clock, self._only, self._mode = client, clock, only, mode
         self.loop: Loop[str] = Loop("capacity", clock, self.reconcile)
         fields = f"metadata.name={only}" if only else ""
@@ -79,7 +79,7 @@ class Capacities:
         ledger.pods, ledger.unreadable = None, True
 
     async def reconcile(self, name: str) -> float | None:
-        """Answers when to come back for what was left for later."""
+        """Returns when to come back for a postponed write."""
         ledger, cluster = self._ledgers.get(name), self._clusters.objects.get(("", "", name))
         if ledger is None or cluster is None or not ledger.known:
             return None
@@ -103,7 +103,7 @@ class Capacities:
 
 
 def _answers(cluster: Object) -> bool:
-    """By its heartbeat; where nobody looks after that, by what was imported."""
+    """By its heartbeat; if there is none, by the importer's condition."""
     if get_condition(cluster, workload.HEARTBEAT_HEALTHY) is None:
         return condition_is(cluster, workload.IMPORTER_READY)
     return condition_is(cluster, workload.HEARTBEAT_HEALTHY)

@@ -1,4 +1,4 @@
-"""What a cluster has for pods, from its nodes and the pods on them: kept as they change. Pure."""
+"""Tracks the capacity of a cluster from its nodes and the pods on them. Pure."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Node:
 
 @dataclass(slots=True)
 class Ledger:
-    """Of one cluster. A pod that ended, or is on no node, takes nothing."""
+    """Capacity of one cluster. Finished and unassigned pods use nothing."""
 
     nodes: dict[str, Node] | None = None
     """None: not known yet."""
     pods: dict[Key, tuple[str, Resources]] | None = None
-    """None: not known, or not to be read."""
+    """None: not known, or not readable."""
     unreadable: bool = False
-    """Pods cannot be read there."""
+    """Pods cannot be read in this cluster."""
     used: dict[str, Resources] = field(default_factory=dict)
     """By node."""
 
@@ -73,7 +73,7 @@ class Ledger:
             resources.add_to(self.used.setdefault(node, {}), taken)
 
     def totals(self) -> Object:
-        """As the status of a workload Cluster has them."""
+        """In the form of a workload Cluster's status."""
         ready = {name: node for name, node in (self.nodes or {}).items() if node.ready}
         found = {
             "capacity": _wire(resources.total(node.capacity for node in ready.values())),
@@ -90,7 +90,7 @@ class Ledger:
 
 
 def crosses_zero(before: Object, after: Object) -> bool:
-    """Whether something that was there is used up, or the other way round: that is not to wait."""
+    """Whether a resource was used up or became available again: such a change is written at once."""
     old, new = before.get("available"), after.get("available")
     if old is None or new is None:
         return old is not new

@@ -1,5 +1,6 @@
-"""The registration loop: a ManagedCluster that runs, or a Cluster API Cluster with a control plane, becomes a workload
-Cluster, and stops being one before it goes. What somebody else registered is left alone."""
+"""Registers a running ManagedCluster, or a Cluster API Cluster with a control plane, as a workload Cluster, and
+unregisters it before its deletion. Workload Clusters that others registered are left alone.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from shoal.sync.resources import CLUSTER_API_CLUSTERS, CLUSTERS, MANAGED_CLUSTER
 Object = dict[str, Any]
 
 UNSERVED_SECONDS = 30.0
-"""Between looks at Cluster API, where the hub does not serve it."""
+"""Between polls for Cluster API, if the hub does not serve it."""
 
 
 def registration_loop(client: Client, clock: Clock) -> Loop[Origin]:
@@ -51,7 +52,7 @@ class Registration:
         self.loop.queue.add(Origin(managed, key[1], key[2]))
 
     def _cluster_changed(self, key: Key, obj: Object | None) -> None:
-        """It belongs to, or stands in the way of, whoever would give it that name."""
+        """Enqueues the sources that own this name or would collide with it."""
         for namespace, name in workload.managed_by_name(key[2]):
             self.loop.queue.add(Origin(True, namespace, name))
             self.loop.queue.add(Origin(False, namespace, name))
@@ -63,7 +64,7 @@ class Registration:
 
     async def reconcile(self, origin: Origin) -> None:
         if not self._clusters.synced:
-            return  # all are looked at once it is
+            return  # all are enqueued after the sync
         reflector = self._managed if origin.managed else self._capi
         found = reflector.objects.get(("", origin.namespace, origin.name))
         cluster = self._clusters.objects.get(("", "", origin.title))
@@ -84,7 +85,7 @@ class Registration:
             await self._tell(origin, found, decision.condition)
 
     async def _is_gone(self, origin: Origin) -> bool:
-        """Not being in a list is not enough: nothing is deleted before the API said so by name."""
+        """Absence from a list is not enough: nothing is deleted before a GET by name returned NotFound."""
         kind = _kind(origin)
         try:
             await self._client.get(kind, origin.name, origin.namespace)
@@ -105,7 +106,7 @@ class Registration:
             await update_status(self._client, MANAGED_CLUSTERS, origin.name, origin.namespace, changed)
 
     async def _annotate(self, origin: Origin, found: Object, condition: Condition) -> None:
-        """The status of a Cluster API Cluster is others': only what went wrong is said, and not in there."""
+        """The status of a Cluster API Cluster belongs to others: only errors are reported, in an annotation."""
         wrong = condition.message if condition.reason in ("NameTaken", "NameTooLong") else ""
         if (found["metadata"].get("annotations") or {}).get(workload.PROBLEM, "") != wrong:
             patch = {"metadata": {"annotations": {workload.PROBLEM: wrong or None}}}

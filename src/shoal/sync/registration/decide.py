@@ -1,4 +1,4 @@
-"""Whether a ManagedCluster or a Cluster API Cluster is registered as a workload Cluster. Pure."""
+"""Decides whether a ManagedCluster or Cluster API Cluster is registered as a workload Cluster. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REGISTERED = "Registered"
 
 
 class Origin(NamedTuple):
-    """What a workload Cluster was registered for."""
+    """The object a workload Cluster is registered for."""
 
     managed: bool
     """A ManagedCluster, else a Cluster API Cluster."""
@@ -40,15 +40,15 @@ class Origin(NamedTuple):
 class Decision:
     create: Object | None = None
     delete: str = ""
-    """The uid of the workload Cluster that has to go."""
+    """Uid of the workload Cluster to delete."""
     labels: dict[str, str] = field(default_factory=dict)
-    """That the workload Cluster lacks."""
+    """Labels that the workload Cluster lacks."""
     condition: Condition | None = None
-    """What the origin is told; None: nothing."""
+    """Condition of the source; None: none is written."""
 
 
 def decide(origin: Origin, found: Object | None, cluster: Object | None) -> Decision:
-    """`found` is None only where the origin is known to be gone; `cluster` is the workload Cluster of its name."""
+    """`source` is None only if it is known to be deleted; `cluster` is the workload Cluster of its name."""
     own = cluster is not None and is_for(cluster, origin)
     if found is None or "deletionTimestamp" in found["metadata"] or not _registers(origin, found):
         uid = cluster["metadata"]["uid"] if cluster is not None and own and _stays(cluster) else ""
@@ -87,7 +87,7 @@ def is_for(cluster: Object, origin: Origin) -> bool:
 
 
 def _labels(origin: Origin, found: Object) -> dict[str, str]:
-    """Its own, so that a Placement can select by them, and where it is."""
+    """The source's own labels, for selection by a Placement, and its location."""
     labels = dict(found["metadata"].get("labels") or {})
     labels.pop(workload.ASSIGNED, None)
     location = (found.get("spec") or {}).get("location") if origin.managed else ""

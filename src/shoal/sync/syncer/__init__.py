@@ -1,0 +1,1 @@
+"""The syncer of a workload Cluster: applies hub objects downstream and copies their status back."""

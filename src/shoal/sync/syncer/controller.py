@@ -1,4 +1,4 @@
-"""The syncers, one for each workload Cluster that says how to reach it: started, changed, ended here."""
+"""Manages the syncers: starts, reconfigures and stops one for each workload Cluster with a kubeconfig."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ log = logging.getLogger("shoal.sync")
 Object = dict[str, Any]
 
 AGAIN_SECONDS = 30.0
-"""Between looks at kubeconfigs, for one that was replaced in its Secret."""
+"""Between checks for a kubeconfig that was replaced in its Secret."""
 MISSING_SECONDS = 2.0
-"""Between looks for one that is not there or not readable."""
+"""Between retries of a missing or unreadable kubeconfig."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class HubSide:
-    """What all syncers of a process share."""
+    """Components that all syncers of a process share."""
 
     hub: Hub
     kinds: HubKinds
@@ -60,7 +60,7 @@ class Syncers:
     def __init__(
         self, client: Client, clock: Clock, connect: Connect, side: HubSide, reporter: Reporter, mode: str
     ) -> None:
-        """`mode` is that of Clusters that do not say theirs."""
+        """`mode` is the sync mode of Clusters that set none."""
         self._client, self._clock, self._connect, self._reporter = client, clock, connect, reporter
         self._side, self._mode = side, mode
         self._heartbeats = Heartbeats(clock, lambda name: self._loop.queue.add(name))
@@ -75,9 +75,9 @@ class Syncers:
         self._running: dict[str, Running] = {}
         self._locations: dict[str, str] = {}
         self._missing: set[str] = set()
-        """Clusters without a kubeconfig that can be used."""
+        """Clusters without a usable kubeconfig."""
         self._seen: dict[str, str] = {}
-        """The uids of clusters whose imports are known."""
+        """Uids of clusters whose imports are known."""
 
     async def run(self) -> None:
         try:
@@ -97,7 +97,7 @@ class Syncers:
         self._unmirroring.clusters_known.set()
 
     def _hub_listed(self) -> None:
-        """What a syncer was waiting for may be known now."""
+        """Syncers may have been waiting for this list."""
         for running in self._running.values():
             running.syncer.report_soon()
 
@@ -146,7 +146,7 @@ class Syncers:
         running.syncer.set_kinds(self._kinds(name), await self._is_complete(cluster))
 
     async def _tell_elsewhere(self, cluster: Object) -> None:
-        """Its syncer runs elsewhere: it is told which kinds to copy, and listened for."""
+        """The syncer runs in another process: writes the kinds it must sync and checks its heartbeat."""
         self._missing.discard(cluster["metadata"]["name"])
         await self._side.kinds.started.wait()
         name, uid = cluster["metadata"]["name"], cluster["metadata"]["uid"]
@@ -160,7 +160,7 @@ class Syncers:
         return condition_is(cluster, workload.IMPORTER_READY) and await self._has_seen_imports(cluster)
 
     async def _has_seen_imports(self, cluster: Object) -> bool:
-        """The importer is done; this watch of its imports may be behind it."""
+        """The importer is done, but this watch of its imports may lag."""
         name, uid = cluster["metadata"]["name"], cluster["metadata"]["uid"]
         if self._seen.get(name) == uid:
             return True
@@ -184,7 +184,7 @@ class Syncers:
         return list(found.values())
 
     async def _gone(self, name: str) -> None:
-        """The workload Cluster was deleted: its copies stay where they are, and nothing here waits for them."""
+        """The workload Cluster was deleted: its downstream objects stay, and no finalizer waits for them."""
         self._missing.discard(name)
         self._seen.pop(name, None)
         await self._stop(name)
@@ -213,7 +213,7 @@ class Syncers:
         return running
 
     def _ended(self, name: str, task: asyncio.Task[None]) -> None:
-        """A syncer ends only when told to; any other end is a fault, and it is started again."""
+        """A syncer ends only when stopped; any other end is a fault, and it is restarted."""
         running = self._running.get(name)
         if running is not None and running.task is task:
             del self._running[name]

@@ -1,4 +1,4 @@
-"""The copies in one cluster, one at a time: looked at, applied, deleted, each in the namespace for it there."""
+"""Reads, applies and deletes single downstream objects of one cluster, each in its downstream namespace."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ class Copying:
         self._settled: dict[Work, str] = {}
 
     def settled(self, work: Work) -> str:
-        """The fingerprint of a copy that an apply left different from what was asked for."""
+        """Fingerprint of a downstream object that an apply left different from the desired one."""
         return self._settled.get(work, "")
 
     def forget(self, work: Work) -> None:
         self._settled.pop(work, None)
 
     async def look(self, work: Work, namespace: str, name: str) -> Object | None:
-        """By what it is called there. None only where the cluster said by name that there is none."""
+        """By its downstream name. None only if the cluster returned NotFound for this very object."""
         try:
             return await self._client.get(work.synced.resource, name, namespace)
         except NotFound as error:
             if (error.kind, error.name) == (work.synced.api.plural, name):
                 return None
             if await discover(self._client, work.synced.api.plural, work.synced.api.group) is None:
-                return None  # it answers and has no such kind
+                return None  # the cluster responds and has no such kind
             raise Unreachable(str(error)) from None
 
     async def apply(self, work: Work, wanted: Object, expected: str) -> Object:
-        """`expected`: the uid of the copy there is; empty: there is none."""
+        """`expected_uid`: uid of the existing downstream object; empty: there is none."""
         try:
             made = await self._apply(work, wanted, expected)
         except NotFound as error:
@@ -57,7 +57,7 @@ class Copying:
         return made
 
     async def _apply(self, work: Work, wanted: Object, expected: str) -> Object:
-        """With the uid, so that it never joins an object that somebody has put in its place meanwhile."""
+        """With the uid as precondition, so that it never merges into an object that replaced it meanwhile."""
         if not expected:
             return await self._client.apply(work.synced.resource, wanted, MANAGER)
         body = {**wanted, "metadata": {**wanted["metadata"], "uid": expected}}

@@ -1,7 +1,8 @@
-"""What to do about one object in one workload Cluster, from the two sides of it. Pure.
+"""Plans the sync of one object to one workload Cluster from both sides. Pure.
 
-A copy is deleted only because the object on the hub says so: it is being deleted, or meant for another cluster, and it
-is the very object the copy was made of. A copy whose object is missing on the hub is an orphan and stays.
+A downstream object is deleted only because the hub object requires it: it is being deleted or is assigned to another
+cluster, and it is the very object the downstream one was created from. A downstream object whose hub object is missing
+is an orphan and stays.
 """
 
 from __future__ import annotations
@@ -31,45 +32,46 @@ MANAGER = "shoal-syncer"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One kind in one workload Cluster, seen from one hub."""
+    """One kind in one workload Cluster, as seen from one hub."""
 
     cluster: str
     hub: str
     api_version: str
     kind: str
     status: bool
-    """Whether the kind has a status that is written on its own."""
+    """Whether the kind has a status subresource."""
     plural: str = ""
     namespace: str = ""
-    """Of the copy; empty: the same as on the hub, or none."""
+    """Downstream namespace; empty: the same as on the hub, or none."""
     adopted: str = ""
-    """Another hub, whose copies are ours to take over."""
+    """Another hub whose downstream objects may be taken over."""
     name: str = ""
-    """Of the copy; empty: the same as on the hub."""
+    """Downstream name; empty: the same as on the hub."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     hold: bool = False
-    """The object on the hub needs the finalizer before anything is written."""
+    """The hub object needs the finalizer before anything is written."""
     apply: Object | None = None
     delete: str = ""
-    """The uid of the copy that has to go."""
+    """Uid of the downstream object to delete."""
     release: bool = False
-    """The finalizer has to go."""
+    """The finalizer must be removed."""
     wait: bool = False
-    """The copy is going; what follows, follows when it is gone."""
+    """The downstream object is being deleted; the rest follows when it is gone."""
     status: Object | None = None
-    """For the object on the hub; None where it has it."""
+    """New status of the hub object; None if it is current."""
     problem: str = ""
     rival: bool = False
-    """The problem is that the copy of another object has its name."""
+    """The problem is that the downstream object of another hub object has its name."""
     orphan: bool = False
 
 
 def plan(target: Target, obj: Object | None, copy: Object | None, settled: str = "") -> Plan:
-    """`obj` on the hub, `copy` in the cluster: None only where it is known not to be there. `settled` is the
-    fingerprint of a copy that an apply left different from what was asked for."""
+    """`obj` is on the hub, `copy` in the cluster: None only if it is known not to exist. `settled_fingerprint`
+    identifies a downstream object that an apply left different from the desired one.
+    """
     if obj is None:
         return Plan(orphan=copy is not None and is_ours(copy, target.hub))
     held = is_held(target, obj)
@@ -92,8 +94,10 @@ def plan(target: Target, obj: Object | None, copy: Object | None, settled: str =
 def plan_needed(
     target: Target, obj: Object | None, copy: Object | None, needed_by: Iterable[str], settled: str = ""
 ) -> Plan:
-    """As `plan`, for an object that is not meant for the cluster itself, but that others there name; `needed_by` are
-    their kinds. One that is missing on the hub, or going, keeps its copy as long as it is named."""
+    """Like `plan_sync`, for an object that is not assigned to the cluster but referenced by others there; `needed_by`
+    are their kinds. If it is missing on the hub or being deleted, its downstream object stays as long as it is
+    referenced.
+    """
     release = obj is not None and is_held(target, obj)
     if obj is None or "deletionTimestamp" in obj["metadata"]:
         return Plan(release=release)
@@ -101,7 +105,7 @@ def plan_needed(
     if problem:
         return Plan(problem=problem, release=release)
     if copy is not None and _is_anothers(target, obj, copy):
-        return Plan(release=release)  # something is there for itself by the name that is needed
+        return Plan(release=release)  # another synced object already has the needed name
     if copy is not None and "deletionTimestamp" in copy["metadata"]:
         return Plan(wait=True)
     kinds = set(needed_by) | needing_kinds(copy)
@@ -112,7 +116,7 @@ def plan_needed(
 
 
 def plan_unneeded(target: Target, copy: Object | None) -> Plan:
-    """Nobody names it any more, on either side: for certain."""
+    """It is certain that no object references it any more, on either side."""
     if copy is None or not needing_kinds(copy) or not _is_made_for(target, copy):
         return Plan()
     if "deletionTimestamp" in copy["metadata"]:
@@ -133,7 +137,7 @@ def is_held(target: Target, obj: Object) -> bool:
 
 
 def origin_of(copy: Object) -> tuple[str, str]:
-    """The hub and the uid there of what a copy was made of; both empty: it is no copy."""
+    """Hub and uid of the object a downstream object was created from; both empty: it was not synced."""
     hub, _, uid = str((copy["metadata"].get("annotations") or {}).get(SYNCED_FROM, "")).partition("/")
     return hub, uid
 
@@ -143,18 +147,18 @@ def is_ours(copy: Object, hub: str) -> bool:
 
 
 def needing_kinds(copy: Object | None) -> set[str]:
-    """Of those for whose sake a copy was made; empty: it was made for its own."""
+    """Kinds of the referrers a downstream object was created for; empty: it is assigned itself."""
     said = ((copy or {"metadata": {}})["metadata"].get("annotations") or {}).get(NEEDED_BY, "")
     return {kind for kind in said.split(",") if kind}
 
 
 def _is_made_for(target: Target, copy: Object) -> bool:
-    """A cluster that is registered twice has copies of the other registration, too."""
+    """A cluster that is registered twice also has objects of the other registration."""
     return is_ours(copy, target.hub) and workload.assigned_to(copy) == target.cluster
 
 
 def copy_of(target: Target, obj: Object, needed_by: str = "") -> Object:
-    """What is applied."""
+    """The object to apply downstream."""
     metadata = obj["metadata"]
     made = travelling(target.api_version, target.kind, obj)
     about = made["metadata"]
@@ -176,7 +180,7 @@ def copy_of(target: Target, obj: Object, needed_by: str = "") -> Object:
 
 
 def covers(wanted: Any, found: Any) -> bool:
-    """Whether everything that is wanted is there; more may be."""
+    """Whether everything desired is present; there may be more."""
     if isinstance(wanted, dict):
         if not isinstance(found, dict):
             return False
@@ -187,7 +191,7 @@ def covers(wanted: Any, found: Any) -> bool:
 
 
 def fingerprint(copy: Object) -> str:
-    """Of all that an apply could change."""
+    """Hash of everything an apply could change."""
     metadata = {key: copy["metadata"].get(key) for key in ("labels", "annotations")}
     return _hash({key: value for key, value in copy.items() if key not in ("metadata", "status")} | metadata)
 
@@ -212,12 +216,12 @@ def _taken(target: Target, obj: Object, copy: Object | None) -> str:
 
 
 def _is_anothers(target: Target, obj: Object, copy: Object) -> bool:
-    """Whether it was made of another object of a hub whose copies are ours."""
+    """Whether it was created from another object of this hub or the adopted one."""
     return origin_of(copy)[0] in {target.hub, target.adopted} - {""} and object_named(copy) != obj["metadata"]["name"]
 
 
 def _status(target: Target, obj: Object, copy: Object) -> Object | None:
-    """The copy's, its generation told in the hub's numbers; None where the object on the hub has it."""
+    """The downstream status with the hub's generation; None if the hub object already has it."""
     found: Object | None = copy.get("status")
     if not target.status or not found:
         return None

@@ -1,7 +1,7 @@
-"""What a syncer does about one object: looks at both sides, decides, and carries it out.
+"""Syncs one object: reads both sides, plans, and executes the plan.
 
-Nothing is written in a cluster that is not ours there, and nothing is deleted but on the hub's word, by its uid, from
-the hub's own store, and not too much at once.
+An object in a cluster that does not belong to this hub is never written. A downstream object is deleted only if the hub
+object requires it, by its uid, from the hub's own store, and not too many at once.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from shoal.sync.syncer.travelling import object_named
 
 Object = dict[str, Any]
 Passing = (TooManyRequests, NotFound, Conflict)
-"""Refusals that another try may not meet."""
+"""Errors that a retry may not meet."""
 
 
 class Duties:
-    """`copies` are the watches of each kind in the cluster."""
+    """`downstream` has the reflectors of each kind in the cluster."""
 
     def __init__(
         self,
@@ -53,14 +53,14 @@ class Duties:
         self._queue, self._say = queue, ledgers
         self.guard = Guard(clock)
         self.adopted = ""
-        """Another hub whose copies are taken over."""
+        """Another hub whose downstream objects are taken over."""
         self.references: References[Work] = References()
-        """Who names what among the copies."""
+        """References between downstream objects."""
 
     async def sync(self, work: Work) -> None:
         reflector = self._copies.get(work.synced)
         if reflector is None:
-            return  # the kind is not offered there, or no longer
+            return  # the cluster does not offer the kind, or no longer does
         namespace = await self._namespaces.name_of(work.namespace) if work.namespace else ""
         api, obj = work.synced.api, self._hub.seen(work)
         needed_by: set[str] = set()
@@ -76,7 +76,7 @@ class Duties:
             target = self._target(work, namespace, obj)
             copy = reflector.objects.get(("", namespace, target.name))
         if obj is None and copy is not None and is_ours(copy, self.hub_id) and object_named(copy) != work.name:
-            copy = None  # another object's, by this one's name
+            copy = None  # it belongs to another object that uses this one's name
         with self._names.in_hand(work, namespace, target.name):
             await self._bring(work, target, obj, copy, needed_by, reflector)
 
@@ -111,12 +111,12 @@ class Duties:
             self._names.waits(work, target.namespace, target.name)
         self._say.orphans.note(work, work.title if todo.orphan else "")
         if copy is None and not concerned:
-            self._forget(work)  # nothing more of it here: perhaps of nothing else either
+            self._forget(work)  # nothing of it is left here: the namespace may be empty
         if obj is not None:
             await self._carry_out(work, target, obj, copy, todo)
 
     async def _fresh(self, work: Work) -> Object | None:
-        """None: it is not there, or not for this syncer's eyes; which is never a reason to delete anything."""
+        """None: it does not exist, or this syncer may not read it; that is never a reason to delete."""
         try:
             return await self._writes.fresh(work)
         except Forbidden:
@@ -133,7 +133,7 @@ class Duties:
         if todo.hold:
             held = await self._writes.hold(work, obj, self.name)
             if held is None:
-                return  # going: the next look sees that
+                return  # being deleted: the next reconcile sees that
             obj = held
         if todo.apply is not None:
             made = await self._apply(work, obj, todo.apply, copy["metadata"]["uid"] if copy is not None else "")
@@ -157,22 +157,22 @@ class Duties:
             await self._writes.put_status(work, todo.status)
 
     def _may_tell(self, obj: Object) -> bool:
-        """Whether no other cluster has said why it has not what several need: they would not agree."""
+        """Whether no other cluster has reported a problem with a shared dependency: they would overwrite each other."""
         said = (obj["metadata"].get("annotations") or {}).get(workload.PROBLEM, "")
         return not workload.assigned_to(obj) and (not said or said.startswith(f"{self.name} "))
 
     async def _let_go(self, work: Work, obj: Object) -> None:
-        """Its kind is taken from the hub: the copy stays, as one without an object."""
+        """Its kind is withdrawn from the hub: the downstream object stays as an orphan."""
         await self._writes.release(work, obj, workload.finalizer_of(self.name))
         self._say.orphans.note(work, work.title)
 
     async def _drop_unneeded(self, work: Work, target: Target, copy: Object) -> None:
-        """Only where all who may name it are known, on both sides, and nobody does."""
+        """Deletes only if all possible referrers are known on both sides, and none references it."""
         kinds = needing_kinds(copy)
         offered = {synced.api.group_resource for synced, found in self._copies.items() if found.synced}
         ref = Ref(target.plural, work.namespace, work.name)
         if self.references.kinds(self.name, ref):
-            return  # a copy names it still: it comes back when that one goes
+            return  # a downstream object still references it: enqueued again when that one is deleted
         if not kinds <= offered or not self._hub.is_complete(kinds):
             raise Later("not everybody who may name it is known yet")
         todo = plan_unneeded(target, copy)
@@ -191,9 +191,9 @@ class Duties:
             raise
 
     async def _delete(self, work: Work, target: Target, uid: str) -> bool:
-        """False: it is held, and comes back when somebody allows it."""
+        """False: the deletion is held, and retried when it is allowed."""
         if not len(self._say.held) and not self._hub.leaving(self.name):
-            self.guard.stopped = False  # what was too much is over
+            self.guard.stopped = False  # the mass deletion is over
         managed = sum(len(found.objects) for found in self._copies.values())
         if not self.guard.admits(self._hub.leaving(self.name), managed):
             self._say.held.note(work, work.title)

@@ -1,6 +1,6 @@
-"""Stops a syncer that is about to delete much of what it manages at once. Pure but for the clock it is given.
+"""Stops a syncer that would delete a large share of its objects at once. Pure but for the given clock.
 
-A person deletes a few things; a script gone wrong, a wrong backup or a bug of ours deletes everything.
+A person deletes a few objects; a broken script, a wrong backup or a bug deletes everything.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from shoal.clock import Clock
 
 WINDOW_SECONDS = 60.0
 FEW = 20
-"""So many are deleted without a question."""
+"""Number of deletions that are always allowed."""
 SHARE = 0.5
-"""Of all copies: more of them at once are held."""
+"""Maximum share of all downstream objects; more deletions at once are held."""
 
 
 class Guard:
@@ -21,12 +21,12 @@ class Guard:
         self._clock = clock
         self._deleted: deque[float] = deque()
         self.allowed = False
-        """Somebody has said that it is meant."""
+        """A person has confirmed the deletions."""
         self.stopped = False
-        """Until then, nothing more is deleted, be it little."""
+        """Until confirmation nothing more is deleted, however few."""
 
     def admits(self, leaving: int, managed: int) -> bool:
-        """Whether one more may go: `leaving` are those that have to go now, of `managed` that are there."""
+        """Whether one more deletion is allowed: `leaving` objects must be deleted now, of `managed` existing ones."""
         if self.allowed:
             self.stopped = False
             return True

@@ -1,4 +1,4 @@
-"""Whether a cluster answers: probed in turns and at once when in doubt, told after a grace."""
+"""Probes a cluster periodically, and at once when in doubt. Failures are reported after a grace period."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from shoal.clock import Clock
 from shoal.objects.errors import StatusError, Unauthorized
 
 PROBE_SECONDS = 5.0
-"""The longest a probe may take."""
+"""Timeout of a probe."""
 EVERY_SECONDS = 10.0
 GRACE_SECONDS = 10.0
-"""How long a cluster that answered may be silent before that is told."""
+"""How long a healthy cluster may not respond before that is reported."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 
 Probe = Callable[[], Awaitable[object]]
@@ -39,9 +39,10 @@ class Health:
         denied: Callable[[], None],
         was_healthy: bool = False,
     ) -> None:
-        """`up` after every probe that was answered, `down` at the first that was not, `told` at a new verdict,
-        `denied` where the credentials are not accepted. `was_healthy`: it answered when it was last looked at, by
-        somebody else, so silence has its grace."""
+        """`on_reachable` runs after every successful probe, `on_unreachable` at the first failed one, `on_change` at a
+        new status, `on_unauthorized` when the credentials are rejected. `was_healthy`: another process last found it
+        healthy, so a failure has its grace period.
+        """
         self._clock, self._probe = clock, probe
         self._up, self._down, self._told, self._denied = up, down, told, denied
         self.reachable = False
@@ -50,7 +51,7 @@ class Health:
         self._silent_since: float | None = None
 
     def suspect(self) -> None:
-        """Something went wrong with the cluster: look now."""
+        """Requests a probe now, after an error of the cluster."""
         self._doubt.set()
 
     async def run(self) -> None:
@@ -89,7 +90,7 @@ class Health:
         self._conclude(Verdict(True, "Answering"))
 
     def _silent(self, failure: Verdict) -> float:
-        """Answers how much of the grace is left."""
+        """Returns how much of the grace period is left."""
         now = self._clock.monotonic()
         if self._silent_since is None:
             self._silent_since = now
@@ -108,7 +109,7 @@ class Health:
             self._told()
 
     async def _rest(self, seconds: float, doubting: bool = True) -> None:
-        """Until then, or until somebody doubts; a cluster that is silent is not asked faster for that."""
+        """Waits, or until a probe is requested; an unreachable cluster is not probed faster on request."""
         sleep = asyncio.ensure_future(self._clock.sleep(seconds))
         waits = [sleep, asyncio.ensure_future(self._doubt.wait())] if doubting else [sleep]
         try:

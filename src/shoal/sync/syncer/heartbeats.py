@@ -1,7 +1,7 @@
-"""Syncers that run elsewhere are listened for: each says now and then that it is there.
+"""Checks the heartbeats of syncers that run in other processes.
 
-What counts is when a new heartbeat was seen here, by this process's own clock, not the time it carries: neither clock
-may jump, or be wrong, to any effect.
+The time a new heartbeat was observed counts, by this process's own clock, not the time it carries: a wrong or jumping
+clock on either side has no effect.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Object = dict[str, Any]
 EVERY_SECONDS = 20.0
 """Between heartbeats."""
 SILENT_SECONDS = 60.0
-"""Without one, after which it is told."""
+"""Without a heartbeat, after which it is reported."""
 LOOK_SECONDS = 5.0
 
 
@@ -26,11 +26,11 @@ class Heartbeats:
     def __init__(self, clock: Clock, silent: Callable[[str], None]) -> None:
         self._clock, self._silent = clock, silent
         self._last: dict[str, tuple[str, float]] = {}
-        """The newest of each cluster, and when it was seen."""
+        """Latest heartbeat of each cluster, and when it was observed."""
         self._told: set[str] = set()
 
     def saw(self, name: str, cluster: Object | None) -> None:
-        """None: nobody is listened for any more."""
+        """None: the cluster is no longer tracked."""
         if cluster is None:
             self._last.pop(name, None)
             self._told.discard(name)
@@ -52,7 +52,7 @@ class Heartbeats:
         return self._clock.monotonic() - self._last[name][1] > SILENT_SECONDS
 
     def judge(self, name: str, expected: bool) -> list[Condition]:
-        """Nothing where it is heard, or not `expected`: then it speaks for itself."""
+        """Empty if heartbeats arrive, or none is `expected`: the syncer then reports itself."""
         beat = self._last.get(name, ("", 0.0))[0]
         if not beat:
             said = "No heartbeat yet seen"

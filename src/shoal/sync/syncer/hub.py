@@ -1,7 +1,8 @@
-"""The hub as syncers see it: one watch per kind, its objects dispatched to the clusters they are meant for.
+"""The hub side of syncers: one watch per kind, whose objects are dispatched to the clusters they are assigned to.
 
-Objects are known by the finalizers they have or should have (`workload.finalizer_of`), so that a copy in a cluster
-an object was meant for before is not forgotten; and by who names them, so that what a pod needs comes along.
+Objects are indexed by the finalizers they have or should have (`workload.finalizer_of`), so that a downstream object in
+a formerly assigned cluster is not forgotten. They are also indexed by the objects that reference them, so that
+dependencies of pods are synced too.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ AGAIN_SECONDS = 1.0
 
 
 class Synced(NamedTuple):
-    """A kind whose objects are copied."""
+    """A kind whose objects are synced."""
 
     api: Api
     kind: str
@@ -41,7 +42,7 @@ class Synced(NamedTuple):
 
 
 class Work(NamedTuple):
-    """An object on the hub, and its copy wherever it is."""
+    """Identifies an object on the hub, and its downstream object in any cluster."""
 
     synced: Synced
     namespace: str
@@ -58,30 +59,31 @@ Told = Callable[[Work], None]
 
 class Hub:
     def __init__(self, client: Client, clock: Clock, only: str = "") -> None:
-        """`only`: the one cluster whose objects may be seen, and are."""
+        """`only`: the single cluster whose objects are visible and watched."""
         self._client, self._clock, self._only = client, clock, only
         self._reflectors: dict[Synced, list[Reflector]] = {}
         self._tasks: dict[Synced, asyncio.Task[None]] = {}
         self._needed: dict[str, Synced] = {}
-        """The kinds of objects that others name, by plural."""
+        """Kinds of objects that others reference, by plural."""
         self._targets: dict[Work, frozenset[str]] = {}
         self._works: dict[str, dict[Work, None]] = {}
-        """The same, by target."""
+        """The same, by finalizer."""
         self._leaving: dict[str, set[Work]] = {}
         self._told: dict[str, Told] = {}
         self.references: References[Work] = References()
         self.unheard: Callable[[Work, str], None] = lambda work, finalizer: None
-        """Told of objects with the finalizer of a cluster that nobody here syncs."""
+        """Called for objects with the finalizer of a cluster that no syncer here handles."""
         self.named: Callable[[Ref], None] = lambda ref: None
-        """Told where somebody begins or ceases to name an object, or where it changes."""
+        """Called when an object gains or loses a reference, or a referenced object changes."""
         self.listed: Callable[[], None] = lambda: None
-        """Told after each complete list."""
+        """Called after each complete list."""
 
-    # --- who listens ---
+    # --- handlers ---
 
     def attach(self, cluster: str, told: Told) -> None:
-        """From now on, `told` hears of the objects that are or were meant for that cluster, or are needed there; of
-        all at once first."""
+        """From now on `handler` receives the objects that are or were assigned to the cluster, or are dependencies
+        there; first all existing ones.
+        """
         finalizer = workload.finalizer_of(cluster)
         self._told[finalizer] = told
         for work in [*self._meant_for(finalizer), *self._needed_in(cluster)]:
@@ -98,15 +100,15 @@ class Hub:
         return self._meant_for(workload.finalizer_of(cluster))
 
     def leaving(self, cluster: str) -> int:
-        """How many objects have a copy there that has to go."""
+        """Number of objects whose downstream object must be deleted there."""
         return len(self._leaving.get(workload.finalizer_of(cluster), ()))
 
     def has_any(self, cluster: str, namespace: str) -> bool:
-        """Whether something in that namespace is or was meant for the cluster, as far as is known."""
+        """Whether any known object in that namespace is or was assigned to the cluster."""
         return any(work.namespace == namespace for work in self._works.get(workload.finalizer_of(cluster), ()))
 
     def is_complete(self, kinds: set[str] | None = None) -> bool:
-        """Whether all objects of the kinds (all by default) have been seen; not so for a kind that is not served."""
+        """Whether all objects of the kinds (all by default) are known; False for a kind that is not served."""
         known = {synced.api.group_resource: found for synced, found in self._reflectors.items()}
         if kinds is not None and not kinds <= known.keys():
             return False
@@ -125,11 +127,11 @@ class Hub:
         return [work for work in found if work is not None]
 
     def work_of(self, ref: Ref) -> Work | None:
-        """None: objects of that kind are not copied."""
+        """None: objects of that kind are not synced."""
         synced = self._needed.get(ref.plural)
         return Work(synced, ref.namespace, ref.name) if synced is not None else None
 
-    # --- what is watched ---
+    # --- watches ---
 
     def add(self, synced: Synced) -> None:
         if synced in self._reflectors:
@@ -184,7 +186,7 @@ class Hub:
             await self._clock.sleep(AGAIN_SECONDS)
 
     async def _find_unlabelled(self, synced: Synced) -> None:
-        """Objects whose label was taken away while nobody looked; the watch does not show them."""
+        """Finds objects whose label was removed while no process watched; the labelled watch does not show them."""
         while True:
             try:
                 found, _ = await self._client.list_all(synced.resource, labels=f"!{workload.ASSIGNED}")
@@ -217,7 +219,7 @@ class Hub:
             self._needed_changed(work, obj)
 
     def _aim(self, work: Work, targets: frozenset[str], leaving: bool, assigned: str = "") -> frozenset[str]:
-        """Answers what it was meant for before."""
+        """Returns the previous finalizers."""
         before = self._targets.pop(work, frozenset())
         for finalizer in before - targets:
             del self._works[finalizer][work]
@@ -235,7 +237,7 @@ class Hub:
             self._targets[work] = targets
         return before
 
-    # --- who names what ---
+    # --- references ---
 
     def _note_references(self, work: Work, obj: Object | None, assigned: str) -> None:
         api = work.synced.api
@@ -246,7 +248,7 @@ class Hub:
                 self._tell_needed(ref, cluster)
 
     def _needed_changed(self, work: Work, obj: Object | None) -> None:
-        """What is named by others has changed; a ServiceAccount that is named names others in its turn."""
+        """A referenced object has changed. A referenced ServiceAccount references others in turn."""
         ref = Ref(work.synced.api.plural, work.namespace, work.name)
         for cluster in list(self.references.clusters(ref)):
             self._pass_on(ref, work, obj, cluster)
@@ -256,7 +258,7 @@ class Hub:
 
     def _pass_on(self, ref: Ref, work: Work, obj: Object | None, cluster: str) -> None:
         if obj is not None and workload.assigned_to(obj) == cluster:
-            return  # it is there for itself
+            return  # it is assigned to the cluster itself
         api = work.synced.api
         needed = obj is not None and self.references.kinds(cluster, ref)
         refs = refs_of(obj, api.plural, api.group) if needed and obj is not None else frozenset()
@@ -281,7 +283,7 @@ class Hub:
         return None
 
     def seen(self, work: Work) -> Object | None:
-        """All of the object, if the watch has brought it; None tells nothing."""
+        """The whole object if it is cached; None means nothing."""
         found = self.cached(work)
         return None if found is None or SLIM in found else found
 
@@ -290,13 +292,13 @@ SLIM = "shoal.dev/slim"
 
 
 def unmanaged(obj: Object) -> Object:
-    """Who manages which field is the server's business, and half of the object."""
+    """managedFields only matter to the server and make up half of the object."""
     obj["metadata"].pop("managedFields", None)
     return obj
 
 
 def _what_matters(obj: Object) -> Object:
-    """Of objects that are watched only because somebody may come to name them."""
+    """Reduces objects that are watched only because others may reference them."""
     metadata = obj["metadata"]
     if workload.assigned_to(obj) or workload.syncer_finalizers(obj):
         return unmanaged(obj)

@@ -1,4 +1,4 @@
-"""Which kinds the hub's process watches for its syncers: those it has by itself, and those it learned."""
+"""Tracks which kinds the hub's process watches for its syncers: native and negotiated ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BASIC = (
 
 
 class HubKinds:
-    """Tells `hub` what to watch, as long as it runs."""
+    """Adds and removes watches of `hub` while it runs."""
 
     def __init__(self, client: Client, clock: Clock, hub: Hub, resources: list[str]) -> None:
         self._client, self._clock, self._hub = client, clock, hub
@@ -39,9 +39,9 @@ class HubKinds:
         self._negotiated = Reflector(client, NEGOTIATED, clock, self._learned)
         self._learned_as: dict[str, Synced] = {}
         self.basic: tuple[Synced, ...] = BASIC
-        """What every cluster is given: kinds the hub has by itself."""
+        """Native kinds of the hub, which are synced to every cluster."""
         self.started = asyncio.Event()
-        """`basic` is complete."""
+        """`base_resources` is complete."""
 
     async def run(self) -> None:
         try:
@@ -87,7 +87,7 @@ class HubKinds:
 
 
 def synced_as(obj: Object) -> Synced | None:
-    """Of an import, or of what was negotiated; None: objects of that kind do not travel."""
+    """The synced resource of an import or negotiated resource. None: objects of that kind are not syncable."""
     api, spec = api_of(obj), obj["spec"]
     if not workload.may_travel(api.plural, api.group):
         return None

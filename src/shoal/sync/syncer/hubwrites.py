@@ -1,4 +1,4 @@
-"""What syncers read and write on the hub, object by object: finalizers, status, why something is not synced."""
+"""Reads and writes single hub objects for syncers: finalizers, status, and why an object is not synced."""
 
 from __future__ import annotations
 
@@ -24,27 +24,28 @@ COMPONENT = "shoal-syncer"
 
 class HubWrites:
     def __init__(self, client: Client, recorder: Recorder, instance: str = "") -> None:
-        """`instance` names, in events, a syncer that is not the hub's."""
+        """`instance` names, in events, a syncer that does not run in the hub's process."""
         self.client, self._recorder, self._instance = client, recorder, instance
 
     async def identity(self) -> str:
-        """Of the hub's store, as it answers now: another store is another hub."""
+        """Uid of the hub's current store: another store is another hub."""
         return str((await self.client.get(NAMESPACES, "kube-system"))["metadata"]["uid"])
 
     async def is_withdrawn(self, work: Work) -> bool:
-        """Whether the definition of its kind is being deleted: then its objects go because of that, and not because
-        anybody wanted them gone."""
+        """Whether the CRD of the kind is being deleted: its objects are then deleted with it, not by request of a
+        user.
+        """
         api = work.synced.api
         if not api.group:
             return False
         try:
             definition = await self.client.get(DEFINITIONS, api.group_resource)
         except NotFound:
-            return False  # a kind without one, or it is gone with all its objects
+            return False  # a kind without a CRD, or the CRD is gone with all its objects
         return "deletionTimestamp" in definition["metadata"]
 
     async def fresh(self, work: Work) -> Object | None:
-        """None only where the hub said by name that there is none."""
+        """None only if the hub returned NotFound for this very object."""
         try:
             return await self.client.get(work.synced.resource, work.name, work.namespace)
         except NotFound as error:
@@ -53,7 +54,7 @@ class HubWrites:
             raise
 
     async def hold(self, work: Work, obj: Object, cluster: str) -> Object | None:
-        """The object with the finalizer; None if it has gone, or is going, meanwhile."""
+        """The object with the finalizer; None if it was deleted, or is being deleted."""
         finalizer = workload.finalizer_of(cluster)
 
         def changed(found: list[str]) -> list[str]:
@@ -91,7 +92,7 @@ class HubWrites:
         return None
 
     async def tell(self, work: Work, obj: Object, problem: str) -> None:
-        """Why the object is not in its cluster; empty: it is."""
+        """Writes why the object is not in its cluster; empty: it is."""
         if (obj["metadata"].get("annotations") or {}).get(workload.PROBLEM, "") != problem:
             patch = {"metadata": {"annotations": {workload.PROBLEM: problem or None}}}
             await self.client.merge(work.synced.resource, work.name, patch, work.namespace)
@@ -100,7 +101,7 @@ class HubWrites:
                 self._recorder.record(source, "", obj, WARNING, "NotSynced", problem)
 
     async def count(self, work: Work, seen: Object | None, pods: int) -> None:
-        """How many of its pods find no node."""
+        """Writes how many of its pods are unschedulable."""
         said = str(pods) if pods else None
         if seen is None or (seen["metadata"].get("annotations") or {}).get(workload.UNSCHEDULABLE) == said:
             return
@@ -111,7 +112,7 @@ class HubWrites:
             log.info("%s: its pods are not counted: %s", work.title, error)
 
     async def put_status(self, work: Work, status: Object) -> None:
-        """As a whole and whatever else was written meanwhile: the status has one writer."""
+        """Replaces the whole status without a precondition: it has one writer."""
         path = self.client.path(work.synced.resource, work.name, work.namespace, "status")
         patch = cast(Object, [{"op": "add", "path": "/status", "value": status}])
         await self.client.call("PATCH", path, body=patch, content="application/json-patch+json", brief=True)

@@ -1,7 +1,7 @@
-"""What the hub's process keeps in order for syncers that are elsewhere, or gone.
+"""Cleans up on the hub for syncers that run elsewhere or are gone.
 
-The finalizers of workload Clusters that are gone are taken off. Objects that are named by what is meant for a cluster
-are labelled for it where its syncer runs elsewhere: it may read what carries its label, and nothing else.
+Removes the finalizers of deleted workload Clusters. Labels the dependencies of objects assigned to a cluster whose
+syncer runs elsewhere: that syncer may read only objects that carry its label.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class Keeping:
         self.loop: Loop[tuple[Work, str] | Ref] = Loop("syncer-keeping", clock, self._reconcile)
         self._elsewhere: set[str] = set()
         self.clusters_known = False
-        """All workload Clusters have been looked at."""
+        """All workload Clusters have been listed."""
         hub.unheard = lambda work, finalizer: self.loop.queue.add((work, finalizer))
         hub.named = self.loop.queue.add
 
     def set_elsewhere(self, cluster: str, elsewhere: bool) -> None:
-        """Whether the syncer of a cluster runs in another process."""
+        """Sets whether the syncer of a cluster runs in another process."""
         if elsewhere == (cluster in self._elsewhere):
             return
         if elsewhere:
@@ -43,7 +43,7 @@ class Keeping:
             self.loop.queue.add(ref)
 
     def release_all(self, cluster: str) -> None:
-        """The workload Cluster is gone: nothing on the hub waits for it any longer."""
+        """The workload Cluster is deleted: no hub object waits for it any longer."""
         finalizer = workload.finalizer_of(cluster)
         for work in self._hub.all_meant_for(cluster):
             self.loop.queue.add((work, finalizer))
@@ -55,7 +55,7 @@ class Keeping:
             await self._release_gone(*key)
 
     async def _release_gone(self, work: Work, finalizer: str) -> None:
-        """Takes a finalizer off whose workload Cluster is known not to be there."""
+        """Removes a finalizer whose workload Cluster is known not to exist."""
         obj = await self._writes.fresh(work)
         if obj is None or finalizer not in workload.syncer_finalizers(obj):
             return
@@ -67,7 +67,7 @@ class Keeping:
         work = self._hub.work_of(ref)
         seen = self._hub.cached(work) if work is not None else None
         if work is None or seen is None:
-            return  # it comes back when it is there
+            return  # enqueued again when it exists
         found = {key for key in seen["metadata"].get("labels") or () if key.startswith(workload.DEPENDENCY)}
         wanted = {workload.dependency_label(each) for each in self._hub.references.clusters(ref) & self._elsewhere}
         if found == wanted:

@@ -1,4 +1,6 @@
-"""The syncer's loops in the hub's process: the same in every mode, but for where the syncers themselves are."""
+"""Creates the syncer controllers of the hub's process. They are the same in every mode, except where the syncers
+run.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ class Runnable(Protocol):
 
 
 class Events:
-    """The recorder, as a loop."""
+    """The event recorder as a runnable."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self.name = "syncer-events"
@@ -35,7 +37,7 @@ class Events:
 def syncer_loops(
     client: Client, clock: Clock, connect: Connect, resources: Sequence[str], reporter: Reporter, mode: str
 ) -> list[Runnable]:
-    """`mode` is that of workload Clusters that do not say theirs."""
+    """`mode` is the sync mode of workload Clusters that set none."""
     events, hub = Events(client, clock), Hub(client, clock)
     writes = HubWrites(client, events.recorder)
     side = HubSide(hub, HubKinds(client, clock, hub, list(resources)), Keeping(client, clock, hub, writes), writes)

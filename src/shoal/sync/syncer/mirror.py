@@ -1,7 +1,8 @@
-"""Events of a cluster about synced objects, and about what was made of them, shown on the hub: on request, read-only.
+"""Mirrors Events of a cluster about synced objects and their descendants to the hub: on request, read-only.
 
-An event about a copy is about the object on the hub there; one about its pods or ReplicaSets, which the hub does not
-have, is about that object too, and says whom it meant. So `kubectl describe` on the hub tells the story.
+An Event about a downstream object is mirrored to its hub object. One about its pods or ReplicaSets, which the hub
+lacks, is mirrored to the same hub object with the original object in the message. `kubectl describe` on the hub
+therefore shows all of them.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ Object = dict[str, Any]
 
 UNSERVED_SECONDS = 60.0
 WAITING = 1000
-"""Events that are not shown yet; of more, the oldest are not shown."""
+"""Limit of queued events; beyond it the oldest are dropped."""
 MADE = ("Pod", "ReplicaSet", "Job", "ControllerRevision")
-"""Kinds whose objects are made of others, and named after them."""
+"""Kinds whose objects are created by others and named after them."""
 KEPT = (
     *("involvedObject", "reason", "message", "type", "count", "series", "firstTimestamp", "lastTimestamp"),
     *("eventTime", "action", "source", "reportingComponent"),
@@ -40,7 +41,7 @@ KEPT = (
 
 
 class Mirror:
-    """`hub_client` writes on the hub, `client` sees the cluster."""
+    """`hub_client` writes to the hub, `client` watches the cluster."""
 
     def __init__(
         self,
@@ -87,7 +88,7 @@ class Mirror:
                     await self._write(shown)
 
     def _shown(self, event: Object) -> Object | None:
-        """What the hub shows of it; None: it is about nothing that was synced."""
+        """The mirrored Event; None: it is not about a synced object."""
         involved = event["involvedObject"]
         found = self._subject(involved)
         if found is None:
@@ -134,13 +135,13 @@ class Mirror:
                 }
                 await self._hub_client.merge(EVENTS, metadata["name"], patch, metadata["namespace"])
         except NotFound:
-            return  # its namespace is gone
+            return  # its namespace was deleted
         except (StatusError, Unreachable) as error:
             log.info("an event of %s is not shown: %s", self._cluster, error)
 
 
 def _makers(name: str) -> list[str]:
-    """Names an object may have been named after: `web` and `web-5d6` for `web-5d6-x2x`."""
+    """Possible owner names: `web` and `web-5d6` for `web-5d6-x2x`."""
     parts = name.split("-")
     return ["-".join(parts[:count]) for count in range(1, len(parts))]
 

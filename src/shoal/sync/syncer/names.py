@@ -1,6 +1,7 @@
-"""What copies are called where that is not the name of their object on the hub: known by what they say themselves.
+"""Maps hub names to downstream names where they differ, from the annotations of the downstream objects.
 
-A copy keeps the name it was made with. Whoever wants a name that another object's copy has waits until that is gone.
+A downstream object keeps the name it was created with. An object whose desired name is used by another object waits
+until that is gone.
 """
 
 from __future__ import annotations
@@ -17,23 +18,23 @@ from shoal.sync.syncer.travelling import called, object_named
 
 Object = dict[str, Any]
 Place = tuple[Synced, str, str]
-"""A kind, a namespace and a name in the cluster."""
+"""Resource, namespace and name in the cluster."""
 
 
 class Names:
-    """Of one cluster. Works are by the hub's namespaces, places by the cluster's."""
+    """Of one cluster. SyncKeys have hub namespaces, DownstreamKeys the cluster's."""
 
     def __init__(self, hub: str, copies: Mapping[Synced, Reflector]) -> None:
         self._hub, self._seen = hub, copies
         self._objects: dict[Place, str] = {}
-        """Of copies with another name: what their object is called."""
+        """Hub names of downstream objects with another name."""
         self._copies: dict[Place, set[str]] = {}
-        """The reverse, by namespace there and name on the hub."""
+        """The reverse, by downstream namespace and hub name."""
         self._waiting: dict[Place, set[Work]] = {}
         self._busy: set[Place] = set()
 
     def saw(self, synced: Synced, key: Key, copy: Object | None) -> str:
-        """A copy as it is now; answers the name of its object, also when it has just gone."""
+        """Records a downstream object and returns its hub name, also when it was just deleted."""
         place = (synced, key[1], key[2])
         before = self._objects.pop(place, "")
         if before:
@@ -49,7 +50,7 @@ class Names:
         return name
 
     def of(self, work: Work, namespace: str, obj: Object | None) -> str:
-        """What the copy of an object is called in that namespace, or is to be called."""
+        """The current or desired downstream name of an object in that namespace."""
         wanted = called(obj) if obj is not None else work.name
         found = self._copies.get((work.synced, namespace, work.name), set())
         seen = self._seen.get(work.synced)
@@ -62,12 +63,12 @@ class Names:
         self._waiting.setdefault((work.synced, namespace, name), set()).add(work)
 
     def waiting(self, synced: Synced, key: Key) -> set[Work]:
-        """Who waits for the name of a copy; they are asked once."""
+        """Removes and returns the keys that wait for the name."""
         return self._waiting.pop((synced, key[1], key[2]), set())
 
     @contextmanager
     def in_hand(self, work: Work, namespace: str, name: str) -> Iterator[None]:
-        """Two objects that want one name are looked at one after the other, so that the second sees the first's."""
+        """Serialises objects that want the same name, so that the second sees the first's downstream object."""
         place = (work.synced, namespace, name)
         if place in self._busy:
             raise Later(f"another object that is called {name} there is being looked at")

@@ -1,7 +1,7 @@
-"""Namespaces in a workload Cluster: which of the hub's is which there, made where a copy needs one, removed when empty.
+"""Maps hub namespaces to namespaces of a workload Cluster, creates them on demand and removes them when empty.
 
-A namespace keeps its name, unless another hub has it there: then it gets a suffix. The ones made here carry a locator,
-which says what they stand for whatever their name is; one that was there before is used as it is, and stays.
+A namespace keeps its name, unless another hub uses it there: then it gets a suffix. Created namespaces carry a locator
+that names their hub namespace. A namespace that existed before is used as it is and stays.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from shoal.sync.resources import NAMESPACES
 Object = dict[str, Any]
 
 GIVEN = {("configmaps", "kube-root-ca.crt"), ("serviceaccounts", "default")}
-"""What every namespace has."""
+"""Objects that every namespace has."""
 PASSING = {"events"}
 LONGEST_NAME = 63
 
@@ -34,19 +34,19 @@ def locator(hub: str, namespace: str) -> str:
 
 
 def located(obj: Object) -> tuple[str, str]:
-    """The hub and the namespace there that a namespace stands for; both empty: none."""
+    """Hub and hub namespace of a namespace; both empty: it has no locator."""
     said = (obj["metadata"].get("annotations") or {}).get(workload.LOCATOR)
     try:
         found = orjson.loads(said) if said else {}
     except ValueError:
-        return "?", ""  # somebody's, and not ours
+        return "?", ""  # another component's, not ours
     if not isinstance(found, dict):
         return "?", ""
     return str(found.get("hub", "?" if said else "")), str(found.get("namespace", ""))
 
 
 def suffixed(hub: str, namespace: str) -> str:
-    """Another name for it, that no other hub would take."""
+    """An alternative name that no other hub would use."""
     tail = hashlib.sha256(locator(hub, namespace).encode()).hexdigest()[:8]
     return f"{namespace[: LONGEST_NAME - 9].rstrip('-')}-{tail}"
 
@@ -55,11 +55,11 @@ class Namespaces:
     def __init__(self, client: Client, clock: Clock, cluster: str, hub: str) -> None:
         self._client, self._cluster, self._hub = client, cluster, hub
         self._known: dict[str, str] = {}
-        """Of the hub's namespaces: their names there."""
+        """Downstream names of hub namespaces."""
         self._stand_for: dict[str, str] = {}
-        """The reverse, for those that carry our locator."""
+        """The reverse, for those with our locator."""
         self.listed = asyncio.Event()
-        """Those that carry a locator are known."""
+        """Set once the namespaces with a locator are known."""
         self.reflector = Reflector(
             client, NAMESPACES, clock, self._changed, labels=workload.ASSIGNED, listed=self.listed.set
         )
@@ -75,11 +75,11 @@ class Namespaces:
                 del self._known[stale]
 
     def hub_name(self, name: str) -> str:
-        """What a namespace there stands for."""
+        """The hub namespace of a downstream namespace."""
         return self._stand_for.get(name, name)
 
     async def name_of(self, namespace: str) -> str:
-        """There, of a namespace of the hub. It need not exist yet."""
+        """The downstream name of a hub namespace. It need not exist yet."""
         known = self._known.get(namespace)
         if known is not None:
             return known
@@ -99,7 +99,7 @@ class Namespaces:
         self._known.pop(namespace, None)
 
     async def create(self, namespace: str, name: str) -> None:
-        """The one that stands for `namespace`."""
+        """Creates the downstream namespace of `namespace`."""
         metadata = {
             "name": name,
             "labels": {workload.ASSIGNED: self._cluster},
@@ -109,7 +109,7 @@ class Namespaces:
             await self._client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
 
     async def remove_empty(self, namespace: str) -> None:
-        """The one that stands for a namespace of the hub, if it was made here and nothing is in it."""
+        """Deletes the downstream namespace of a hub namespace if this hub created it and it is empty."""
         name = self._known.get(namespace, namespace)
         try:
             found = await self._client.get(NAMESPACES, name)
@@ -124,7 +124,9 @@ class Namespaces:
         self.forget(namespace)
 
     async def _holds_something(self, name: str) -> bool:
-        """Of others: what has an owner goes with it. What may not be looked at may be there."""
+        """Whether it has objects of others; objects with owners are deleted with them. A kind that may not be listed
+        counts as present.
+        """
         for kind, verbs in await self._client.discover():
             if not kind.namespaced or "list" not in verbs or kind.plural in PASSING:
                 continue

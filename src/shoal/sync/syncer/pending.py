@@ -1,6 +1,6 @@
-"""Pods in a cluster that find no node, counted on the hub's object they come from: placement wants to know.
+"""Counts the unschedulable pods of each synced object and reports them on the hub object, for placement.
 
-Only pods that are Pending are watched. A pod belongs to a copy whose selector it matches.
+Only Pending pods are watched. A pod belongs to a downstream object whose selector it matches.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Object = dict[str, Any]
 
 PODS = Kind("", "v1", "pods")
 PACE_SECONDS = 1.0
-"""Between counts, at least."""
+"""Minimum interval between counts."""
 UNSERVED_SECONDS = 60.0
 
 Tell = Callable[[Work, int], Awaitable[None]]
-"""That so many pods of an object find no node. Only what has changed is written, and nothing is raised."""
+"""Called with the number of unschedulable pods of an object. It writes only changes and never raises."""
 
 
 class Pending:
@@ -60,12 +60,12 @@ class Pending:
         self.look_at(key[1])
 
     def look_at(self, namespace: str) -> None:
-        """One of the cluster's: what is there may have changed."""
+        """Marks a downstream namespace for a recount."""
         self._touched.add(namespace)
         self._news.set()
 
     def look_everywhere(self) -> None:
-        """What was told before may not hold any more, where there are no pods left to hear of."""
+        """Marks all namespaces: reported counts may be outdated where no pods are left to trigger an event."""
         for reflector in self._copies.values():
             for _, namespace, _ in reflector.objects:
                 self.look_at(namespace)

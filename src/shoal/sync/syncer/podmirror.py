@@ -1,7 +1,7 @@
-"""Pods of a cluster that were made of synced objects, shown on the hub: on request, read-only.
+"""Mirrors pods of synced workloads from a cluster to the hub: on request, read-only.
 
-Both sides are watched and compared, at most once a second. A pod is taken from the hub when a complete list of the
-cluster, or its watch, says that it is gone; with the object it belongs to, the garbage collector takes it.
+Both sides are watched and compared at most once a second. A mirrored pod is deleted from the hub when a complete list
+or the watch of the cluster shows that its pod is gone; the garbage collector deletes it with its owner.
 """
 
 from __future__ import annotations
@@ -32,16 +32,18 @@ Object = dict[str, Any]
 
 PACE_SECONDS = 1.0
 AGAIN_SECONDS = 5.0
-"""After something could not be written."""
+"""After a failed write."""
 UNSERVED_SECONDS = 60.0
 NOT_SHOWN = "pods, for this hub has Pods of its own"
 MAKERS = {"ReplicaSet": "Deployment", "Job": "CronJob"}
-"""Kinds whose objects are made of others, and named after them with one more part."""
+"""Kinds of intermediate owners and of their owners, whose names are a prefix."""
 STAYING = ("kubectl.kubernetes.io/last-applied-configuration",)
 
 
 class PodMirror:
-    """`hub_client` writes on the hub, `client` sees the cluster; `tell` is told why nothing is shown, or nothing."""
+    """`hub_client` writes to the hub, `client` watches the cluster. `report` is called with the reason why pods are not
+    mirrored, or "".
+    """
 
     def __init__(
         self,
@@ -79,7 +81,7 @@ class PodMirror:
             group.create_task(self._show())
 
     async def _is_asked_of_a_hub(self) -> bool:
-        """Where pods are scheduled and run, one that is only shown would be, too."""
+        """On a hub that schedules and runs pods, a mirrored pod would be run too."""
         try:
             shown = await shows_pods(self._hub_client)
         except (StatusError, Unreachable) as error:
@@ -92,7 +94,7 @@ class PodMirror:
         self._news.set()
 
     def look(self) -> None:
-        """Something may have changed that pods belong to."""
+        """Owners of pods may have changed."""
         self._news.set()
 
     async def _show(self) -> None:
@@ -105,7 +107,7 @@ class PodMirror:
             await self._clock.sleep(PACE_SECONDS)
 
     async def _compare(self) -> bool:
-        """False: something was not written."""
+        """False: some write failed."""
         done = True
         there = {pod["metadata"]["uid"] for pod in self._pods.objects.values()}
         for key, shown in list(self._shown.objects.items()):
@@ -125,7 +127,7 @@ class PodMirror:
                 yield self._made(pod, *found)
 
     def _subject(self, pod: Object) -> tuple[Work, Object] | None:
-        """The object on the hub that a pod is made of; None: it is not made of a copy, or not known yet."""
+        """The hub object a pod belongs to. None: it does not belong to a synced object, or that is not known yet."""
         metadata = pod["metadata"]
         namespace, owners = metadata["namespace"], metadata.get("ownerReferences") or ()
         owner = next((each for each in owners if each.get("controller")), None)
@@ -174,7 +176,7 @@ class PodMirror:
         metadata = wanted["metadata"]
         try:
             if is_new:
-                with suppress(AlreadyExists):  # the watch will tell
+                with suppress(AlreadyExists):  # the watch reports it
                     await self._hub_client.create(PODS, wanted, metadata["namespace"], brief=True)
             else:
                 with suppress(NotFound):
@@ -195,7 +197,7 @@ class PodMirror:
 
 
 def _selects(copy: Object, labels: dict[str, str]) -> bool:
-    """Of a kind without a selector, the name has to do."""
+    """For a kind without a selector the name is enough."""
     selector = (copy.get("spec") or {}).get("selector")
     try:
         return selector is None or from_label_selector(selector).matches(labels)
@@ -204,7 +206,7 @@ def _selects(copy: Object, labels: dict[str, str]) -> bool:
 
 
 def _essence(pod: Object) -> Object:
-    """What tells whether a pod on the hub is as it was last seen."""
+    """Identifies the version of the pod that is mirrored."""
     metadata = pod["metadata"]
     return {
         "version": (metadata.get("annotations") or {}).get(workload.MIRRORED_VERSION, ""),

@@ -1,6 +1,7 @@
-"""The syncer of one cluster in a process of its own, in the cluster or anywhere: the same syncer, with other clients.
+"""Pull mode: the syncer of one cluster in its own process, in the cluster or anywhere. The same Syncer with other
+clients.
 
-Of the hub it sees what is its cluster's only. Which kinds to copy, the hub says in the workload Cluster's status.
+On the hub it sees only objects of its cluster. The hub lists the kinds to sync in the workload Cluster's status.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ RETRY_SECONDS = 1.0
 
 
 class PullSyncer:
-    """Has one key, the name of its workload Cluster. `local` makes a client of the cluster."""
+    """Has one key, the name of its workload Cluster. `new_local_client` creates a client of the cluster."""
 
     def __init__(self, name: str, hub: Client, local: Callable[[], Client], clock: Clock) -> None:
         self.name = f"syncer of {name}"
@@ -52,7 +53,7 @@ class PullSyncer:
         self._task: asyncio.Task[None] | None = None
         self._kinds: dict[str, Synced] = {}
         self.started = asyncio.Event()
-        """It has begun to copy."""
+        """Syncing has begun."""
 
     async def run(self) -> None:
         try:
@@ -68,7 +69,7 @@ class PullSyncer:
         self._loop.queue.add(self._cluster_name)
 
     async def _beat(self) -> None:
-        """That it is there, and nothing more: what it has to say, it says when it changes."""
+        """Sends heartbeats only; conditions are written when they change."""
         while True:
             syncer, pause = self._syncer, EVERY_SECONDS
             if syncer is not None:
@@ -78,7 +79,7 @@ class PullSyncer:
                 except ShoalError as error:
                     log.info("%s: the hub does not take its heartbeat: %s", self.name, error)
                     pause = RETRY_SECONDS
-                self._again()  # another look at which hub this is
+                self._again()  # checks again which hub this is
                 await self._clock.sleep(pause)
             else:
                 await self.started.wait()
@@ -108,7 +109,7 @@ class PullSyncer:
         syncer.set_kinds(kinds.values(), complete=wanted is not None and len(kinds) == len(wanted))
 
     async def _find(self, resources: list[str]) -> dict[str, Synced]:
-        """What the hub serves them as; what it does not serve yet comes later."""
+        """Discovers the resources on the hub. Those it does not serve yet are retried."""
         kinds: dict[str, Synced] = {}
         for resource in resources:
             if resource in self._kinds:
@@ -136,7 +137,7 @@ class PullSyncer:
         return syncer
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """A syncer ends only when told to; any other end is a fault, and it is started again."""
+        """A syncer ends only when stopped; any other end is a fault, and it is restarted."""
         if task is self._task:
             self._syncer, self._task = None, None
             if not task.cancelled():

@@ -1,6 +1,6 @@
-"""Who names what: ConfigMaps, Secrets, ServiceAccounts and PersistentVolumeClaims by the objects that need them.
+"""Index of references to ConfigMaps, Secrets, ServiceAccounts and PersistentVolumeClaims by the objects that need them.
 
-An index over objects, kept by whoever sees them change; it does no I/O.
+The caller updates it on object changes; it does no I/O.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Who = TypeVar("Who", bound=Hashable)
 
 
 class Ref(NamedTuple):
-    """An object of the core group that somebody may name."""
+    """A core object that others may reference."""
 
     plural: str
     namespace: str
@@ -23,7 +23,7 @@ class Ref(NamedTuple):
 
 
 def refs_of(obj: Object, plural: str, group: str) -> frozenset[Ref]:
-    """What an object names in its namespace."""
+    """The objects that `obj` references in its namespace."""
     namespace = obj["metadata"].get("namespace", "")
     if not namespace:
         return frozenset()
@@ -36,7 +36,7 @@ def can_be_needed(plural: str, group: str) -> bool:
 
 
 class References(Generic[Who]):
-    """`Who` is one that names; each is of a kind, and in a cluster."""
+    """`Referrer` identifies a referencing object; each has a kind and is in a cluster."""
 
     def __init__(self) -> None:
         self._by: dict[tuple[str, Who], frozenset[Ref]] = {}
@@ -45,7 +45,7 @@ class References(Generic[Who]):
         self._clusters: dict[Ref, set[str]] = {}
 
     def put(self, cluster: str, who: Who, kind: str, refs: frozenset[Ref]) -> frozenset[Ref]:
-        """In place of what it named before; answers what it names now and did not, and the reverse."""
+        """Replaces the references of the referrer. Returns the added and removed ones."""
         key = cluster, who
         before = self._by.get(key, frozenset())
         if refs == before:
@@ -73,15 +73,15 @@ class References(Generic[Who]):
             del self._of[cluster]
 
     def kinds(self, cluster: str, ref: Ref) -> set[str]:
-        """Of those in the cluster that name it; empty: nobody does."""
+        """Kinds of the referrers in the cluster; empty: none."""
         return set(self._of.get(cluster, {}).get(ref, {}).values())
 
     def named_from(self, who: Who) -> frozenset[str]:
-        """The clusters in which it names something."""
+        """Clusters in which it references anything."""
         return frozenset(self._from.get(who, ()))
 
     def clusters(self, ref: Ref) -> frozenset[str]:
-        """In which it is named."""
+        """Clusters in which it is referenced."""
         return frozenset(self._clusters.get(ref, ()))
 
     def of_cluster(self, cluster: str) -> list[Ref]:

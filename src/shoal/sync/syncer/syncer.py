@@ -1,7 +1,7 @@
-"""One workload Cluster's syncer: copies what is meant for it, repairs the copies, brings their status back.
+"""The syncer of one workload Cluster: applies the objects assigned to it, repairs drift, and copies their status back.
 
-It is given two clients and does not know where it runs. While the cluster does not answer, what there is to do is put
-aside: nothing is retried, nothing concluded.
+It is given two clients and does not know where it runs. While the cluster does not respond, keys are deferred: nothing
+is retried and nothing is concluded.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ ASIDE_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """What a syncer stands between, and what it tells."""
+    """Both sides of a syncer, and its callbacks."""
 
     hub: Hub
     writes: HubWrites
     hub_id: str
     client: Client
-    """Of the cluster; closed with the syncer."""
+    """Client of the cluster; closed with the syncer."""
     reporter: Reporter
     denied: Callable[[], None]
-    """Told where the cluster does not accept the credentials."""
+    """Called when the cluster rejects the credentials."""
     tells_kinds: bool = True
-    """False: somebody else writes down what is copied."""
+    """False: another component writes syncedResources."""
 
 
 class Syncer:
@@ -93,14 +93,14 @@ class Syncer:
         )
         self._mirrors: frozenset[str] = frozenset()
         self._besides: list[asyncio.Task[None]] = []
-        """The watches of namespaces and of pods, while the cluster answers."""
+        """Watches of namespaces, pods and mirrors, while the cluster responds."""
         self._complete = False
         self._readiness = telling.Readiness(clock, condition_is(cluster, workload.SYNCER_READY))
         self._aside: set[Work | str] = set()
         self._news = asyncio.Event()
         self.mind(cluster)
 
-    # --- its life ---
+    # --- lifecycle ---
 
     async def run(self) -> None:
         try:
@@ -115,7 +115,7 @@ class Syncer:
             await self._client.close()
 
     def mind(self, cluster: Object) -> None:
-        """What people have said about deletions, adoption and what is shown in the workload Cluster."""
+        """Applies the workload Cluster's settings for deletions, adoption and mirroring."""
         mirrors = frozenset(what for what in ("events", "pods") if workload.mirrors(cluster, what))
         if mirrors != self._mirrors:
             self._mirrors = mirrors
@@ -133,7 +133,7 @@ class Syncer:
                 self._loop.queue.add(work)
 
     def set_kinds(self, kinds: Iterable[Synced], complete: bool) -> None:
-        """What is copied; `complete` where nothing more is expected for now."""
+        """Sets the synced resources; `complete` if no more are expected for now."""
         self._complete = complete
         wanted = set(kinds)
         for synced in [known for known in self._copies if known not in wanted]:
@@ -153,7 +153,7 @@ class Syncer:
             self._seen(work, obj)
             self._loop.queue.add(work)
             if obj is None:
-                # The name is free: for whom waits for it, and for what others need by that name.
+                # The name is free: for objects that wait for it, and for dependencies of that name.
                 for each in {work._replace(name=key[2]), *self._names.waiting(synced, key)}:
                     self._loop.queue.add(each)
                 if key[1]:
@@ -170,7 +170,7 @@ class Syncer:
         )
 
     def _seen(self, work: Work, copy: Object | None) -> None:
-        """A copy as it is now: whom it names, and whether it is another hub's or registration's."""
+        """Updates the references of a downstream object, and whether it belongs to another hub or registration."""
         api = work.synced.api
         mine = copy is not None and is_ours(copy, self.hub_id)
         refs = refs_of(copy, api.plural, api.group) if copy is not None and mine else frozenset()
@@ -202,7 +202,7 @@ class Syncer:
             self.report_soon()
 
     def _open(self) -> None:
-        """A watch goes on where it was cut."""
+        """A watch resumes where it was interrupted."""
         if not self._besides:
             shows = {"events": self._mirror.run, "pods": self._pod_mirror.run}
             mirrors = (run for what, run in shows.items() if what in self._mirrors)
@@ -228,7 +228,7 @@ class Syncer:
             watch.cancel()
         self._watches.clear()
 
-    # --- what it says ---
+    # --- status ---
 
     def report_soon(self) -> None:
         self._news.set()
@@ -255,7 +255,7 @@ class Syncer:
             *self._say.conditions(self.hub_id),
         ]
 
-    # --- what it does ---
+    # --- reconcile ---
 
     async def _reconcile(self, key: Work | str) -> None:
         if not self._health.reachable:

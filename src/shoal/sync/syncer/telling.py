@@ -1,4 +1,4 @@
-"""What a syncer says about its cluster: conditions of the workload Cluster, from what it has seen. No I/O."""
+"""Builds a syncer's conditions of its workload Cluster. No I/O."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ MOST_NAMED = 5
 
 
 class Ledger:
-    """Titles of objects of which something is to be said; `told` where that changes."""
+    """Titles of objects that a condition lists. `on_change` is called on changes."""
 
     def __init__(self, told: Callable[[], None]) -> None:
         self._told = told
         self._found: dict[object, str] = {}
 
     def note(self, key: object, title: str) -> None:
-        """Empty: nothing is to be said of it."""
+        """An empty title removes the object."""
         if self._found.get(key, "") == title:
             return
         if title:
@@ -50,7 +50,7 @@ def named(titles: list[str]) -> str:
 
 
 def about(type_: str, reason: str, titles: list[str], message: str) -> Condition:
-    """A condition that is there only where there is something to say."""
+    """A condition that exists only if there are titles."""
     return Condition(type_, "True", reason if titles else "", f"{message}: {named(titles)}")
 
 
@@ -81,15 +81,15 @@ class Ledgers:
 
 
 class Readiness:
-    """Nothing for a while where it was ready: a restart, or one more kind, is no failure."""
+    """Tolerates being not ready for a while after being ready: a restart or another kind is no failure."""
 
     def __init__(self, clock: Clock, was_ready: bool) -> None:
         self._clock, self._was_ready = clock, was_ready
         self.since: float | None = None
-        """Not ready since then."""
+        """When it became not ready; None: it is ready."""
 
     def judge(self, complete: bool, missing: Iterable[str]) -> list[Condition]:
-        """`missing`: kinds that are not listed, on either side. `complete`: no more are expected."""
+        """`unsynced`: kinds that are not listed yet on either side. `complete`: no more kinds are expected."""
         kinds = sorted(set(missing))
         if complete and not kinds:
             self._was_ready, self.since = True, None

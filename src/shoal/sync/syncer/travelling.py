@@ -1,4 +1,4 @@
-"""What of an object travels from the hub into a cluster: what its author wrote, nothing a server filled in. Pure."""
+"""Transforms a hub object into its downstream form: only what its author wrote, nothing a server filled in. Pure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from shoal.kinds.leaves import DOWNSTREAM_NAME, OWN
 Object = dict[str, Any]
 
 SYNCED_FROM = "shoal.dev/synced-from"
-"""Annotation of a copy: `HUB/UID`, the hub and the object there. Only what carries it is ours."""
+"""Annotation of a downstream object: `HUB/UID`, the hub and the object there. Only objects that carry it are ours."""
 SYNCED_DIGEST = "shoal.dev/synced-digest"
-"""Annotation of a copy: what it was made of."""
+"""Annotation of a downstream object: digest of what it was created from."""
 NEEDED_BY = "shoal.dev/needed-by"
-"""Annotation of a copy that is there only because others name it: the kinds of those others."""
+"""Annotation of a downstream object that exists only because others reference it: the kinds of those."""
 SYNCED_NAME = "shoal.dev/synced-name"
-"""Annotation of a copy that is called otherwise than its object on the hub: the name of that."""
+"""Annotation of a downstream object with another name than its hub object: the hub object's name."""
 TOKEN_TYPE = "kubernetes.io/service-account-token"
 
 _STAYS = {
@@ -38,12 +38,12 @@ _STAYS = {
     *("volume.kubernetes.io/selected-node", "deprecated.daemonset.template.generation"),
     *("batch.kubernetes.io/job-tracking",),
 }
-"""Annotations that say something about the object on the hub, not about its copy."""
+"""Annotations that are about the hub object, not about the downstream one."""
 _JOB_LABELS = {"controller-uid", "job-name", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"}
 
 
 def travelling(api_version: str, kind: str, obj: Object) -> Object:
-    """Neither status nor what the hub's server keeps about the object: uid, revision, owners, finalizers, managers."""
+    """Without status and server-owned metadata: uid, revision, owners, finalizers, managers."""
     metadata = obj["metadata"]
     made: Object = {"apiVersion": api_version, "kind": kind}
     made |= {key: value for key, value in obj.items() if key not in ("apiVersion", "kind", "metadata", "status")}
@@ -57,7 +57,7 @@ def travelling(api_version: str, kind: str, obj: Object) -> Object:
 
 
 def called(obj: Object) -> str:
-    """What an object of the hub is to be called in its cluster; one that is only needed there has its own name."""
+    """The downstream name of a hub object. A mere dependency keeps its own name."""
     name: str = obj["metadata"]["name"]
     if not workload.assigned_to(obj) and not workload.syncer_finalizers(obj):
         return name
@@ -65,13 +65,13 @@ def called(obj: Object) -> str:
 
 
 def object_named(copy: Object) -> str:
-    """What the object is called on the hub that a copy was made of."""
+    """The hub name of a downstream object."""
     name: str = copy["metadata"]["name"]
     return (copy["metadata"].get("annotations") or {}).get(SYNCED_NAME) or name
 
 
 def refusal(obj: Object, plural: str) -> str:
-    """Why an object does not travel at all; empty: it does."""
+    """Why an object is not synced; empty: it is."""
     metadata = obj["metadata"]
     if obj.get("type") == TOKEN_TYPE:
         return "the tokens of this hub's service accounts do not travel"
@@ -87,7 +87,7 @@ def _without(found: Object, *fields: str) -> Object:
 
 
 def _service(obj: Object) -> Object:
-    """A cluster gives its own addresses and ports; only that there is to be none is the author's word."""
+    """Addresses and ports are allocated by the cluster; only `clusterIP: None` is the author's."""
     spec = obj.get("spec") or {}
     kept = _without(spec, "clusterIPs", "ipFamilies", "ipFamilyPolicy", "healthCheckNodePort")
     if spec.get("clusterIP") != "None":
@@ -105,7 +105,7 @@ def _account(obj: Object) -> Object:
 
 
 def _pod(obj: Object) -> Object:
-    """Where it runs, and how it speaks with its API server, is the cluster's to say."""
+    """Node and API access volumes are chosen by the cluster."""
     spec = dict(_without(obj.get("spec") or {}, "nodeName"))
     given = {v["name"] for v in spec.get("volumes") or () if v["name"].startswith("kube-api-access-")}
     if given:
@@ -122,7 +122,7 @@ def _unmounted(container: Object, volumes: set[str]) -> Object:
 
 
 def _job(obj: Object) -> Object:
-    """A server selects a Job's pods by the Job's uid, which is another one there."""
+    """A server selects a Job's pods by the Job's uid, which differs downstream."""
     spec = obj.get("spec") or {}
     if spec.get("manualSelector"):
         return obj

@@ -1,6 +1,6 @@
-"""Takes pods from the hub that it showed of a cluster, where that is gone or does not ask for it any more.
+"""Deletes mirrored pods from the hub whose cluster is gone or no longer requests mirroring.
 
-The hub's process does this for all clusters, wherever their syncers run: one that is gone cannot.
+The hub's process does this for all clusters, wherever their syncers run: a removed syncer cannot.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ AGAIN_SECONDS = 5.0
 
 
 class Unmirroring:
-    """`found` hears of every cluster whose pods are shown when this starts."""
+    """`on_mirrored_cluster` is called for every cluster with mirrored pods at the start."""
 
     def __init__(self, client: Client, clock: Clock, found: Callable[[str], None]) -> None:
         self._client, self._clock, self._found = client, clock, found
         self._done: set[str] = set()
-        """Clusters that do not ask, and of which nothing is shown."""
+        """Clusters that do not request mirroring and have no mirrored pods."""
         self.clusters_known = asyncio.Event()
 
     async def run(self) -> None:
@@ -50,7 +50,7 @@ class Unmirroring:
             return
         if name in self._done:
             return
-        for _ in range(2):  # one may have been on its way when the first were listed
+        for _ in range(2):  # a pod may have been created after the first list
             for pod in await self._list(f"{workload.MIRRORED}={name}"):
                 metadata = pod["metadata"]
                 with suppress(NotFound):
@@ -65,5 +65,5 @@ class Unmirroring:
             shown, _ = await self._client.list_all(PODS, labels=labels)
         except NotFound:
             return []
-        # Of a hub that has pods of its own, a label says nothing.
+        # On a hub with pods of its own the label proves nothing.
         return shown if shown and await shows_pods(self._client) else []

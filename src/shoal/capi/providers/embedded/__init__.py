@@ -1,1 +1,1 @@
-"""The embedded provider: hosted control planes as logical clusters, simulated machines as Nodes of them."""
+"""The embedded provider: hosted control planes as logical clusters, simulated machines as their Nodes."""

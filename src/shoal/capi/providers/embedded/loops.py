@@ -1,4 +1,4 @@
-"""The loops of the embedded provider."""
+"""Creates the controllers of the embedded provider."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from shoal.clock import Clock
 
 
 def embedded_provider(host: Client, url: Callable[[], str] | str, authority: str) -> Provider:
-    """`host` is at the root of the server that hosts; `url` is where clients reach it, `authority` what they trust,
-    as PEM."""
+    """`host` is a client at the root of the hosting server. `url` is the address for clients, `ca_pem` the CA
+    certificate they trust.
+    """
 
     def server() -> Server:
         return Server(url if isinstance(url, str) else url(), authority)

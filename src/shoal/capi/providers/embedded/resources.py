@@ -1,6 +1,7 @@
-"""What the embedded provider looks at: its kinds in the management cluster, and what it makes in the server that hosts.
+"""The informers of the embedded provider: its kinds in the management cluster, and the objects it creates in the
+hosting server.
 
-Both may be the same server. Nodes and credentials of hosted clusters are seen through the wildcard.
+Both may be the same server. Nodes and credentials of hosted clusters are watched through the wildcard cluster.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ NODES = Kind("", "v1", "nodes", namespaced=False)
 
 class EmbeddedResources:
     def __init__(self, core: Resources, host: Client, clock: Clock) -> None:
-        """`host` is at the root of the server that hosts."""
+        """`host` is a client at the root of the hosting server."""
         self.core, self.host = core, host
         everywhere = host.at("*")
         self.logical_clusters = View(host, LOGICAL_CLUSTERS, clock, quiet=core.quiet)
@@ -40,13 +41,13 @@ class EmbeddedResources:
         self.templates = core.provide(EMBEDDED_TEMPLATES, embedded.MACHINE_TEMPLATE)
 
     def _is_served(self, cluster: Object) -> bool:
-        """There is no way in between that could be cut: what is served answers."""
+        """No network lies in between: a logical cluster that exists responds."""
         metadata = cluster["metadata"]
         found = self.logical_clusters.get("", self.hosted(metadata["namespace"], metadata["name"]))
         return found is not None and not capi.is_deleting(found)
 
     def hosted(self, namespace: str, cluster: str) -> str:
-        """The logical cluster of a Cluster, once it names an EmbeddedCluster."""
+        """The logical cluster of a Cluster whose infrastructureRef is an EmbeddedCluster, else ""."""
         found = self.core.clusters.get(namespace, cluster)
         reference = ((found or {}).get("spec") or {}).get("infrastructureRef") or {}
         if (reference.get("apiGroup"), reference.get("kind")) != (embedded.GROUP, embedded.CLUSTER):
@@ -55,7 +56,7 @@ class EmbeddedResources:
 
 
 class HostedNodes:
-    """By provider id, in the hosted cluster of the Machine and in no other."""
+    """Finds Nodes by provider id, only in the hosted cluster of the Machine."""
 
     def __init__(self, resources: EmbeddedResources) -> None:
         self._resources = resources

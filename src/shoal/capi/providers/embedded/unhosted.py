@@ -1,6 +1,8 @@
-"""EmbeddedClusters of a management cluster without a server that hosts: each is told so, and nothing else happens.
+"""Reconciles EmbeddedClusters of a management cluster without a hosting server: sets a condition that says so, and
+nothing else.
 
-One that was hosted once stays until somebody can delete what hosts it: its finalizer is not taken off here.
+An EmbeddedCluster that was hosted before stays until a hosting server can delete its logical cluster: its finalizer is
+not removed here.
 """
 
 from __future__ import annotations
@@ -25,8 +27,6 @@ def unhosted_provider(core: Resources, clock: Clock) -> list[Runnable]:
 
 
 class UnhostedLoop:
-    """Keys are EmbeddedClusters."""
-
     def __init__(self, core: Resources, clock: Clock) -> None:
         self._core, self._clock = core, clock
         self._view = core.provide(EMBEDDED_CLUSTERS, embedded.CLUSTER)

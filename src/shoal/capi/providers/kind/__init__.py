@@ -1,1 +1,1 @@
-"""The kind provider: a KINDCluster becomes a cluster of containers, made by the kind command."""
+"""The kind provider: creates the cluster of a KINDCluster with the kind command."""

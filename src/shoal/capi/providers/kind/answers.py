@@ -1,4 +1,4 @@
-"""What went wrong with kind, in words for a condition: its reason, and what to do about it. Pure."""
+"""Errors of kind with a reason and message for a condition, and a hint. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNAVAILABLE = (
     "rootless containerd not running",
     "failed to connect to the docker api",
 )
-"""In any engine's words: it is installed and does not answer."""
+"""Messages of the engines that are installed but do not respond."""
 
 
 class Problem(ShoalError):
@@ -53,7 +53,7 @@ def timed_out(what: str, seconds: float) -> Problem:
 
 
 def failure(what: str, said: Iterable[str]) -> Problem:
-    """Out of the last lines of a kind that failed."""
+    """Built from the last lines of a failed kind."""
     lines = [line for line in said if line]
     words = _summary(lines) or "it said nothing"
     lower = words.lower()
@@ -65,7 +65,7 @@ def failure(what: str, said: Iterable[str]) -> Problem:
 
 
 def _summary(lines: list[str]) -> str:
-    """kind's own word for it, and the last line of the program it called, which has the cause."""
+    """kind's own error, and the last line of the program it called, which has the cause."""
     errors = [number for number, line in enumerate(lines) if line.startswith("ERROR: ")]
     if not errors:
         return lines[-1] if lines else ""

@@ -1,7 +1,7 @@
-"""The kind command, as the loop uses it, and that command as a process of its own.
+"""The interface to kind, and its implementation as a subprocess.
 
-No shell, no kubeconfig of the user: kind is given a private file each time. Output is kept only in part. A process
-that is no longer wanted is ended with all it has started.
+No shell and no kubeconfig of the user: kind gets a private file each time. Only part of the output is kept. A cancelled
+process is terminated with all its children.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from shoal.capi.providers.kind.answers import FAILED, Problem, engine_missing, f
 
 Object = dict[str, Any]
 Progress = Callable[[str], None]
-"""Told each line kind says."""
+"""Called with each line that kind prints."""
 
 ENGINES = ("docker", "podman", "nerdctl")
 KEPT_LINES, KEPT_BYTES = 60, 1 << 20
@@ -35,24 +35,25 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Kind(Protocol):
-    """Every method raises Problem when kind, or the container engine behind it, does not do it."""
+    """All methods raise KindError when kind or the container engine fails."""
 
     machine: str
-    """Where its clusters are; empty: that is not known."""
+    """Identifies the host of its clusters; empty: unknown."""
 
     async def clusters(self) -> frozenset[str]: ...
 
     async def create(self, name: str, config: Object, progress: Progress) -> None: ...
 
     async def delete(self, name: str, progress: Progress) -> None:
-        """No cluster of that name is no problem."""
+        """A missing cluster is no error."""
 
     async def kubeconfig(self, name: str) -> str: ...
 
 
 class KindCommand:
-    """`program` is a path, or a name that is looked for in PATH. `engine`: one of docker, podman and nerdctl; empty:
-    what $KIND_EXPERIMENTAL_PROVIDER says, else the one kind finds."""
+    """`program` is a path, or a name found in PATH. `engine` is docker, podman or nerdctl; empty:
+    $KIND_EXPERIMENTAL_PROVIDER, else the engine kind detects.
+    """
 
     def __init__(
         self,
@@ -86,7 +87,7 @@ class KindCommand:
     async def _run(
         self, *arguments: str, given: bytes = b"", progress: Progress | None = None, seconds: float = 0.0
     ) -> str:
-        """What it printed on standard output."""
+        """Returns standard output."""
         program, what, seconds = self._found(), " ".join(arguments[:2]), seconds or self._seconds
         said: deque[str] = deque(maxlen=KEPT_LINES)
 
@@ -132,7 +133,7 @@ def _machine_id() -> str:
 async def _process(
     program: str, arguments: tuple[str, ...], environment: Mapping[str, str]
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """It leads a group of its own, which is ended when it is left before its time."""
+    """The process leads its own process group, which is terminated when the block is left early."""
     process = await asyncio.create_subprocess_exec(
         program,
         *arguments,
@@ -151,7 +152,7 @@ async def _process(
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """What it has started may be deaf to the first signal, and outlive it."""
+    """Children may ignore the first signal and outlive the process."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)
@@ -163,7 +164,7 @@ _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 def _end_with_parent() -> None:
-    """A kind that outlived a killed Shoal would make a cluster nobody waits for."""
+    """A kind process that outlived a killed Shoal would create a cluster that nothing tracks."""
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
@@ -182,7 +183,7 @@ async def _answer(process: asyncio.subprocess.Process, given: bytes) -> str:
 
 
 async def _listen(process: asyncio.subprocess.Process, heard: Progress) -> None:
-    """To standard error, where kind speaks to people, line by line."""
+    """Reads standard error, where kind prints messages for people, line by line."""
     assert process.stderr is not None
     rest = b""
     while piece := await process.stderr.read(CHUNK):

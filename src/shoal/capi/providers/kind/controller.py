@@ -1,4 +1,4 @@
-"""The KINDCluster loop: takes the steps that `decide` says, one after another, until there is nothing to do."""
+"""Reconciles KINDClusters: executes the steps that `decide` returns until none is left."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ Object = dict[str, Any]
 
 KIND_CLUSTERS = requests.Kind(kindcluster.GROUP, kindcluster.VERSION, kindcluster.PLURAL)
 WORKERS = 16
-"""Some wait for kind; the others go on."""
+"""Some wait for kind while others proceed."""
 STEPS = 100
-"""More than any object needs: a guard against turning in a circle."""
+"""More than any object needs: guards against an endless loop."""
 
 
 @dataclass(slots=True)
 class Facts:
-    """What was found out since the key was taken up."""
+    """What was observed since the key was taken from the queue."""
 
     after: int
     """Lists with a higher number are fresh."""
@@ -65,8 +65,6 @@ class Facts:
 
 
 class KindClusterLoop:
-    """Keys are KINDClusters."""
-
     def __init__(
         self, client: requests.Client, clock: Clock, command: Kind, *, creates: int, resync: float, pauses: Pauses
     ) -> None:
@@ -81,7 +79,7 @@ class KindClusterLoop:
         self.works = Works(command, creates, self._worked)
         self._access: dict[str, Access] = {}
         self._ended: dict[str, int] = {}
-        """By uid: how many lists had been begun when its work got on last."""
+        """By uid: how many lists had been started when its job last made progress."""
         self._claiming = asyncio.Lock()
         self._changes = Changes(_of_interest)
         self.objects.listen(self._changed)
@@ -89,7 +87,7 @@ class KindClusterLoop:
         self.secrets.listen(lambda obj: self._enqueue_uid(next(iter(_owner(obj)))))
 
     def _changed(self, obj: Object) -> None:
-        """Those who wait for the same name are looked at too."""
+        """Objects that wait for the same name are enqueued too."""
         self.loop.queue.add(name_of(obj))
         for name in _names(obj):
             for other in self.objects.by("name", name):
@@ -109,7 +107,7 @@ class KindClusterLoop:
             self.loop.queue.add(name_of(obj))
 
     async def _resync(self) -> None:
-        """Looks for what changed behind our back; with no KINDCluster there is nothing to look for."""
+        """Detects clusters that changed outside of Shoal. Without a KINDCluster nothing is listed."""
         while True:
             await self._clock.sleep(self._resync_seconds)
             if self.objects.objects:
@@ -132,7 +130,7 @@ class KindClusterLoop:
         raise Later(f"more than {STEPS} steps")
 
     async def _forget(self) -> None:
-        """Works of objects that are gone, though we did not let them go."""
+        """Cancels the jobs of objects that were deleted without our finalizer being removed."""
         for uid in {*self._ended, *self._access, *self.works.uids()}:
             if not self.objects.by("uid", uid):
                 self._ended.pop(uid, None)
@@ -162,7 +160,7 @@ class KindClusterLoop:
         )
 
     def _known(self, obj: Object, work: Running | None) -> Fetched | None:
-        """The kubeconfig that kind gave before, as long as it is of the cluster that is claimed."""
+        """The kubeconfig that kind returned earlier, as long as it is of the claimed cluster."""
         if work is not None:
             return Fetched(work.access, None, fresh=True) if work.access is not None else None
         access, claim = self._access.get(obj["metadata"]["uid"]), claim_of(obj) or {}
@@ -171,7 +169,7 @@ class KindClusterLoop:
         return Fetched(access, None, fresh=False)
 
     def _holder(self, obj: Object) -> str:
-        """Who has the name: whoever claims it, else the oldest that asks for it."""
+        """The KINDCluster that has the name: the one that claims it, else the oldest that wants it."""
         name, uid = kindcluster.name_of(obj), obj["metadata"]["uid"]
         if (claim_of(obj) or {}).get("name") == name:
             return ""
@@ -217,7 +215,7 @@ class KindClusterLoop:
             await self.objects.update_status(new)
             return
         async with self._claiming:
-            # Another may have claimed the name while this one waited; then all is decided anew.
+            # Another may have claimed the name while this one waited; then everything is decided again.
             if not self._holder(obj):
                 await self.objects.update_status(new)
 
@@ -261,7 +259,7 @@ class KindClusterLoop:
 
 
 def _names(obj: Object) -> Iterable[str]:
-    """Of the kind clusters it asks for and claims."""
+    """Names of the kind clusters it wants and claims."""
     claim = claim_of(obj)
     return {kindcluster.name_of(obj), *([claim["name"]] if claim is not None else [])}
 
@@ -275,7 +273,7 @@ def _owner(secret: Object) -> Iterable[str]:
 
 
 def _asks(obj: Object) -> bool:
-    """Whether it would make the cluster it asks for, if nobody had it."""
+    """Whether it would create the cluster if the name were free."""
     return not capi.is_deleting(obj) and (claim_of(obj) is None or kindcluster.replaces(obj))
 
 

@@ -1,7 +1,7 @@
-"""The next step for a KINDCluster, one at a time: its result is looked at before the next is chosen. Pure.
+"""Decides the next step of a KINDCluster, one at a time: the result is observed before the next is chosen. Pure.
 
-`status.cluster` is the claim: it is written before kind is told to make the cluster, and goes after the cluster has.
-What is not known is looked at first; nothing is made, adopted or deleted on an old list of clusters.
+`status.cluster` is the claim. It is written before kind creates the cluster and removed after the cluster is deleted.
+Unknown state is observed first: nothing is created, adopted or deleted based on an old list of clusters.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def decide(seen: Snapshot) -> Step:
 
 
 def _unclaimed(seen: Snapshot) -> Step:
-    """Nothing is ours yet: may the cluster be made?"""
+    """Nothing is claimed yet: checks whether the cluster may be created."""
     obj, name, listing = seen.obj, name_of(seen.obj), seen.listing
     refused = problem(obj)
     if refused:
@@ -107,7 +107,7 @@ def _is_elsewhere(seen: Snapshot, claim: Object) -> bool:
 
 
 def _elsewhere(seen: Snapshot, claim: Object) -> Step:
-    """What is on another machine cannot be seen from here: it is not gone."""
+    """A cluster on another machine cannot be observed from here: it does not count as deleted."""
     if annotations_of(seen.obj).get(ADOPT) == "true":
         return Write(with_claim(seen.obj, {**claim, "machine": seen.machine}))
     message = (
@@ -118,7 +118,7 @@ def _elsewhere(seen: Snapshot, claim: Object) -> Step:
 
 
 def _foreign(seen: Snapshot, name: str) -> Step:
-    """A cluster of that name is there, and nothing says that it is ours."""
+    """A cluster of that name exists, and nothing shows that it is ours."""
     obj = seen.obj
     if annotations_of(obj).get(ADOPT) != "true":
         message = (
@@ -137,7 +137,7 @@ def _foreign(seen: Snapshot, name: str) -> Step:
 
 
 def _unmade(seen: Snapshot, claim: Object) -> Step:
-    """Claimed and not made: kind is to be started, or was interrupted."""
+    """Claimed but not created: kind must be started, or was interrupted."""
     obj, name, listing = seen.obj, claim["name"], seen.listing
     if listing is None or not listing.fresh:
         return Look()
@@ -157,8 +157,9 @@ def _unmade(seen: Snapshot, claim: Object) -> Step:
 
 
 def _is_mine(seen: Snapshot, claim: Object) -> Step | bool:
-    """Whether the cluster that has the name is the one that was made. Only a fact to the contrary makes it another's:
-    one that is broken cannot tell."""
+    """Whether the cluster with the name is the one that was created for this object. Only positive evidence makes it
+    another's: a broken cluster cannot tell.
+    """
     if claim.get("id"):
         if seen.fetched is None or not seen.fetched.fresh:
             return Fetch(claim["name"])
@@ -169,7 +170,7 @@ def _is_mine(seen: Snapshot, claim: Object) -> Step | bool:
 
 
 def _removal(seen: Snapshot, claim: Object) -> Step | None:
-    """None: of what was claimed, nothing is left."""
+    """None: nothing of the claimed cluster is left."""
     listing = seen.listing
     if listing is None or not listing.fresh:
         return Look()
@@ -188,13 +189,13 @@ def _removal(seen: Snapshot, claim: Object) -> Step | None:
 
 def _working(seen: Snapshot, work: Work) -> Step:
     if work.action == DELETE:
-        # Why it is removed has been said.
+        # The reason of the removal is already in the status.
         return _written(seen, with_progress(seen.obj, work.progress))
     return _say(seen, False, "Creating", phase="Provisioning", progress=work.progress)
 
 
 def _settled(seen: Snapshot, work: Work, claim: Object | None) -> Step:
-    """The work has ended; what it came to is written down, in one write."""
+    """The job has ended; its result is written in one status update."""
     obj, failed = seen.obj, work.problem
     if claim is None or (failed is None and work.action == DELETE):
         return Settle()
@@ -227,7 +228,7 @@ def _failed(seen: Snapshot, reason: str, message: str, claim: Object | None, ret
 
 
 def _standing(seen: Snapshot, claim: Object) -> Step:
-    """The cluster was made: it is there, as asked for, and its kubeconfig where it belongs."""
+    """The cluster was created: checks that it exists, matches the spec, and that its kubeconfig is in the Secrets."""
     name, listing = claim["name"], seen.listing
     if listing is None:
         return Look()
@@ -269,7 +270,7 @@ def _up_to_date(seen: Snapshot, claim: Object) -> Condition:
 
 
 def _kubeconfig(seen: Snapshot, name: str, access: Access) -> Step | None:
-    """Secrets that are not as they should be; before one is written, kind is asked again."""
+    """Steps for Secrets that are not current. Before one is written, the kubeconfig is fetched again."""
     found = {secret["metadata"]["name"]: secret for secret in seen.secrets}
     wanted = list(secrets_of(seen.obj, name, seen.cluster, access.text))
     for secret in wanted:
@@ -323,14 +324,15 @@ def _deletion(seen: Snapshot, claim: Object | None) -> Step:
 
 
 def _lost(seen: Snapshot, reason: str, message: str) -> Step:
-    """The claim is given up: what has the name, if anything, is not ours."""
+    """Gives up the claim: a cluster with the name, if any, is not ours."""
     return _say(seen, False, reason, message, phase="Pending", cluster=None, events=[Event(reason, message)])
 
 
 def _trouble(seen: Snapshot, found: Problem | None, reason: str = "") -> Step:
-    """Nothing is known of the cluster; that is not to say that it is gone.
+    """The state of the cluster is unknown; it does not count as deleted.
 
-    Trouble of the same kind is said once, whatever the words: they may have the time in them."""
+    An error with the same reason keeps its first message: later ones may differ only by a timestamp.
+    """
     assert found is not None
     obj, claim = seen.obj, claim_of(seen.obj)
     reason, message = reason or found.reason, found.message
@@ -360,7 +362,7 @@ def _say(
     failure: str = "",
     **fields: Any,
 ) -> Step:
-    """`up_to_date` None: as it was said last."""
+    """`up_to_date` None: keeps the last UpToDate condition."""
     status = {True: TRUE, False: FALSE, None: UNKNOWN}[ready]
     if phase == "Failed" and not failure:
         failure = message

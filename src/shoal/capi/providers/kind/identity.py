@@ -1,4 +1,4 @@
-"""Whose cluster a kind cluster is, as its own API tells: its Nodes carry the uid they were made for."""
+"""Reads which object a kind cluster was created for: its Nodes carry the uid in a label."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WHERE = "kind's kubeconfig"
 
 
 async def marker_of(kubeconfig: str) -> str | None:
-    """The uid, empty where no Node has one; None: nobody answers, or there are no Nodes yet."""
+    """The uid, empty if no Node has one. None: the API does not respond, or there are no Nodes yet."""
     try:
         client = client_to(endpoint_of(parse(kubeconfig, _WHERE), where=_WHERE), "shoal-kind")
     except KubeconfigError:

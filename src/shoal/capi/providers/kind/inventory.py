@@ -1,4 +1,4 @@
-"""The kind clusters of this machine, listed once for all who ask."""
+"""Lists the kind clusters of this machine, once for all waiting reconciles."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shoal.capi.providers.kind.command import Kind
 @dataclass(frozen=True, slots=True)
 class Listed:
     number: int
-    """Higher: begun later."""
+    """A higher number started later."""
     names: frozenset[str]
     problem: Problem | None
 
@@ -21,12 +21,12 @@ class Inventory:
     def __init__(self, command: Kind) -> None:
         self._command = command
         self.begun = 0
-        """How many lists were begun; a list with a higher number tells what happened since."""
+        """Number of lists started. A list with a higher number reflects everything since."""
         self.last: Listed | None = None
         self._turn = asyncio.Lock()
 
     async def look(self, after: int) -> Listed:
-        """A list that was begun after that many; those who wait for one share the next."""
+        """Returns a list that started after the given number. Concurrent callers share the next one."""
         async with self._turn:
             if self.last is None or self.last.number <= after:
                 self.begun += 1

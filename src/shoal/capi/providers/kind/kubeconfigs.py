@@ -1,4 +1,4 @@
-"""What a kubeconfig of kind tells, and the Secrets it goes into. Pure."""
+"""Parses kubeconfigs of kind and builds their Secrets. Pure."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Access:
-    """Not shown: it is a credential."""
+    """Without repr: it contains a credential."""
 
     text: str
     id: str
-    """Of the cluster's own certificate authority."""
+    """Hash of the cluster's own CA certificate."""
     host: str
     port: int
 
 
 def access_of(text: str) -> Access:
-    """Raises Problem."""
+    """Raises KindError."""
     try:
         config = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         cluster = config["clusters"][0]["cluster"]
@@ -43,7 +43,7 @@ def access_of(text: str) -> Access:
 
 
 def secrets_of(obj: Mapping[str, Any], name: str, cluster: Mapping[str, Any] | None, text: str) -> Iterator[Object]:
-    """Of the kind cluster `name`: the provider's own Secret, and Cluster API's when a Cluster owns the object."""
+    """Secrets for the kind cluster `name`: the provider's own, and Cluster API's if a Cluster owns the object."""
     data, metadata = base64.b64encode(text.encode()).decode(), obj["metadata"]
     namespace, mine = metadata["namespace"], {kindcluster.OWNER_UID: metadata["uid"]}
     owner = capi.owner_reference(obj, kindcluster.API_VERSION, kindcluster.KIND, controller=True)
@@ -66,6 +66,6 @@ def is_same(wanted: Object, found: Object) -> bool:
 
 
 def is_ours(wanted: Object, found: Object) -> bool:
-    """Whether a Secret of that name, without our label, may be written over: by its owner."""
+    """Whether a Secret of that name without our label may be overwritten: only if its owner is ours."""
     uid = wanted["metadata"]["ownerReferences"][0]["uid"]
     return any(reference["uid"] == uid for reference in found["metadata"].get("ownerReferences") or ())

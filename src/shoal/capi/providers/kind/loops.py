@@ -1,4 +1,4 @@
-"""The loops of the kind provider; they need its kind, Clusters and Secrets of any API server."""
+"""Creates the controllers of the kind provider. They need its kind, Clusters and Secrets from any API server."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Runnable(Protocol):
 @dataclass(frozen=True, slots=True)
 class KindSettings:
     creates: int = 2
-    """Clusters that are made at the same time."""
+    """Clusters created concurrently."""
     resync: float = 60.0
-    """Seconds between looks at the clusters there are."""
+    """Seconds between lists of the existing clusters."""
     pauses: Pauses = field(default_factory=Pauses)
 
 
 def kind_loops(client: Client, clock: Clock, settings: KindSettings, command: Kind) -> list[Runnable]:
-    """`client` is at the management cluster, `command` makes the clusters on this machine."""
+    """`client` is at the management cluster; `command` creates the clusters on this machine."""
     loop = KindClusterLoop(
         client, clock, command, creates=settings.creates, resync=settings.resync, pauses=settings.pauses
     )
@@ -38,6 +38,8 @@ def kind_loops(client: Client, clock: Clock, settings: KindSettings, command: Ki
 
 
 def kind_provider(resources: Resources, clock: Clock) -> list[Runnable]:
-    """Tells the core of Cluster API of KINDClusters; what makes them run is `kind_loops`, wherever kind is."""
+    """Registers KINDClusters with the core of Cluster API. `new_kind_controllers` reconciles them, wherever kind
+    runs.
+    """
     resources.provide(KIND_CLUSTERS, kindcluster.KIND)
     return []

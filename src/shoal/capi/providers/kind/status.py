@@ -1,4 +1,4 @@
-"""status of a KINDCluster: which kind cluster is its own, what happened, when to try again. Pure."""
+"""Builds the status of a KINDCluster: the claimed kind cluster, history and retry time. Pure."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from shoal.objects.conditions import condition_is
 Object = dict[str, Any]
 
 CREATING, CREATED, REMOVING = "Creating", "Created", "Removing"
-"""States of `status.cluster`, the kind cluster that is this object's."""
+"""States of `status.cluster`, the kind cluster of this object."""
 CREATE, DELETE = "Create", "Delete"
 LONGEST_HISTORY = 20
 
 NO_CLUSTER = Condition("UpToDate", UNKNOWN, "NoCluster")
 KEEP: Object = {}
-"""In place of a field: it stays as it is."""
+"""Sentinel: the field stays unchanged."""
 
 
 class Event(NamedTuple):
@@ -35,13 +35,13 @@ def claim_of(obj: Object) -> Object | None:
 
 
 def with_claim(obj: Object, claim: Object | None) -> Object:
-    """What was said stays until there is something else to say."""
+    """Other status fields stay until they are written again."""
     rest = {key: value for key, value in status_of(obj).items() if key not in ("cluster", "progress")}
     return {**obj, "status": {**rest, "cluster": claim} if claim is not None else rest}
 
 
 def with_progress(obj: Object, progress: str) -> Object:
-    """The very same object where nothing changes."""
+    """The identical object if nothing changes."""
     status = status_of(obj)
     return obj if status.get("progress", "") == progress else {**obj, "status": {**status, "progress": progress}}
 
@@ -59,9 +59,10 @@ def written(
     retry: Object | None = KEEP,
     events: Iterable[Event] = (),
 ) -> Object:
-    """The object with its status as it should be; the very same object where it is.
+    """The object with its desired status; the identical object if nothing changes.
 
-    What is not well is told in the history when it begins."""
+    A condition that is not True is added to the history when its reason changes.
+    """
     old = status_of(obj)
     told = list(events)
     known = own_conditions(obj).get("Ready")
@@ -87,7 +88,7 @@ def written(
 
 
 def recorded(history: list[Object], event: Event, now: str) -> list[Object]:
-    """The newest is the last; what happens again and again is one entry that counts."""
+    """The newest entry is the last. Repeated entries are counted in one."""
     last = history[-1] if history else {}
     if (last.get("reason"), last.get("message")) == event:
         return [*history[:-1], {**last, "timestamp": now, "count": int(last.get("count", 1)) + 1}]
@@ -96,7 +97,7 @@ def recorded(history: list[Object], event: Event, now: str) -> list[Object]:
 
 
 def failed_again(obj: Object, action: str, now: str, first: float, longest: float) -> Object:
-    """`status.retry` after one more failure: each pause is twice the one before."""
+    """`status.retry` after another failure: each delay is twice the previous one."""
     generation, last = obj["metadata"].get("generation", 0), status_of(obj).get("retry") or {}
     same = (last.get("action"), last.get("generation")) == (action, generation)
     attempts = int(last.get("attempts", 0)) + 1 if same else 1
@@ -105,7 +106,7 @@ def failed_again(obj: Object, action: str, now: str, first: float, longest: floa
 
 
 def resting(obj: Object, action: str, now: str) -> float:
-    """Seconds until the action may be tried again; what was never tried may be at once."""
+    """Seconds until the action may be retried; 0 if it has not failed."""
     retry = status_of(obj).get("retry") or {}
     if (retry.get("action"), retry.get("generation")) != (action, obj["metadata"].get("generation", 0)):
         return 0.0

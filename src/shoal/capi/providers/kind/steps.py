@@ -1,4 +1,4 @@
-"""What is looked at to decide about a KINDCluster, and the steps there are. Pure."""
+"""The snapshot to decide about a KINDCluster, and the possible steps. Pure."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The kind clusters there are."""
+    """The existing kind clusters."""
 
     names: frozenset[str]
     problem: Problem | None
-    """They could not be listed: nothing is known."""
+    """The list failed: nothing is known."""
     fresh: bool
-    """Made since this key was taken up, and since its last work ended."""
+    """Started after this key was taken from the queue, and after its last job ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """kind, making or deleting the cluster of this object."""
+    """State of the kind job that creates or deletes the cluster of this object."""
 
     action: str
     done: bool
@@ -35,7 +35,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """The kubeconfig that kind gave, or why it did not."""
+    """The kubeconfig that kind returned, or the error."""
 
     access: Access | None
     problem: Problem | None
@@ -45,12 +45,12 @@ class Fetched:
 @dataclass(frozen=True, slots=True)
 class Marked:
     value: str | None
-    """The uid the cluster says it was made for; None: it does not answer."""
+    """The uid the cluster was created for; None: it does not respond."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pauses:
-    """Between attempts, in seconds."""
+    """Delays between attempts, in seconds."""
 
     first: float = 10.0
     longest: float = 600.0
@@ -62,18 +62,18 @@ class Snapshot:
     cluster: Object | None
     """The Cluster that owns it."""
     holder: str
-    """Another KINDCluster that has the name asked for; empty: nobody."""
+    """Another KINDCluster that has the wanted name; empty: none."""
     listing: Listing | None
     work: Work | None
     fetched: Fetched | None
     marked: Marked | None
     secrets: Sequence[Object]
-    """That carry the label of this object."""
+    """Secrets with the label of this object."""
     taken: frozenset[str]
-    """Names of Secrets that are somebody else's."""
+    """Names of Secrets that belong to others."""
     now: str
     machine: str = ""
-    """Where the clusters are that kind makes here; empty: that is not known."""
+    """Identifies the host of the clusters that kind creates; empty: unknown."""
     pauses: Pauses = Pauses()
 
 
@@ -85,26 +85,26 @@ class Patch:
 @dataclass(frozen=True, slots=True)
 class Write:
     obj: Object
-    """With the status to write."""
+    """The object with the status to write."""
     settles: bool = False
-    """What the work came to is told with it."""
+    """Whether the write contains the result of the job, which is then forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """At the kind clusters there are."""
+    """Lists the existing kind clusters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """The kubeconfig."""
+    """Fetches the kubeconfig."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Ask the cluster whose it is."""
+    """Reads from the cluster which object it was created for."""
 
     name: str
 
@@ -127,7 +127,7 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """The work is forgotten: there is nothing to tell of it."""
+    """Forgets the job: there is no result to write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class DeleteSecret:
 @dataclass(frozen=True, slots=True)
 class Wait:
     seconds: float | None = None
-    """None: until something changes."""
+    """None: until the next change."""
 
 
 Step = Patch | Write | Look | Fetch | Mark | Create | Remove | Cancel | Settle | WriteSecret | DeleteSecret | Wait

@@ -1,6 +1,6 @@
-"""kind at work in the background: at most one process for each object, and so many at a time.
+"""Runs kind in background jobs: at most one per object, and a limited number of concurrent creations.
 
-A work that has ended is kept until somebody has written down what it came to. All of them end with this loop.
+A finished job is kept until its result has been written to the status. All jobs end with `run`.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ class Running:
     done: bool = False
     problem: Problem | None = None
     access: Access | None = None
-    """Of a cluster that was made."""
+    """Of a cluster that was created."""
 
 
 class Works:
     name = "capi kind works"
 
     def __init__(self, command: Kind, creates: int, changed: Callable[[str], None]) -> None:
-        """`changed` is told the uid whose work has got on."""
+        """`on_progress` is called with the uid whose job made progress."""
         self._command, self._changed = command, changed
         self._places = asyncio.Semaphore(creates)
         self._running: dict[str, Running] = {}
@@ -78,7 +78,7 @@ class Works:
             del self._running[uid]
 
     async def cancel(self, uid: str) -> None:
-        """Ended when this is."""
+        """Returns when the job has ended."""
         work = self._running.get(uid)
         if work is None:
             return

@@ -1,0 +1,1 @@
+"""Node lifecycle: taints by condition, taint eviction and pod garbage collection."""

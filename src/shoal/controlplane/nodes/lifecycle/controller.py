@@ -1,7 +1,8 @@
-"""The node lifecycle loops: taints follow conditions, pods leave nodes they do not tolerate and nodes that are gone.
+"""Taints nodes by their conditions, evicts pods that do not tolerate taints, and deletes pods of nodes that no longer
+exist.
 
-They look after every node of a cluster, simulated or not. A pod goes for want of its node only after a GET said
-that there is none.
+Covers every node of a cluster, simulated or not. A pod is deleted for want of its node only after a GET confirmed that
+the node does not exist.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ class NodeLifecycle:
         self._alarms = Alarms(clock, self.evictions.queue.add)
         self.evictions.sources.append(self._alarms.run)
         self._troubled: dict[Key, float] = {}
-        """Nodes that pods may have to leave, and when that was noticed."""
+        """Nodes that pods may have to leave, with the time this was noticed."""
         self._going: set[Key] = set()
-        """Nodes that were seen going while pods were bound to them."""
+        """Nodes whose deletion was observed while pods were bound to them."""
         view.node_listeners.append(self._node_changed)
         view.pod_listeners.append(self._pod_changed)
 
@@ -56,7 +57,7 @@ class NodeLifecycle:
             if evicting_taints(node) or is_down(node):
                 self._troubled.setdefault(key, self._clock.now())
             elif self._troubled.pop(key, None) is None:
-                return  # as it was: nothing to do for its pods, nothing to take back
+                return  # unchanged: nothing to do for its pods and nothing to undo
         for pod in pods:
             self.evictions.queue.add(pod)
 
@@ -104,7 +105,7 @@ async def _exists(client: Client, node: str) -> bool:
         await client.get(NODES, node)
     except NotFound as error:
         if error.kind != NODES.plural:
-            raise  # something else is missing, the cluster perhaps: that says nothing about the node
+            raise  # something else is missing, for example the cluster, which says nothing about the node
         return False
     return True
 

@@ -1,5 +1,5 @@
-"""Taints by a node's conditions, and when its pods must go: what upstream's node lifecycle, taint eviction and
-pod garbage collection decide. Pure.
+"""Taints by node condition and the eviction of pods, as decided by upstream's node lifecycle, taint eviction and pod
+garbage collection. Pure.
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ BY_CONDITION = {
 EVICTING = (NOT_READY, UNREACHABLE)
 OURS = {(key, NO_SCHEDULE) for key in BY_CONDITION.values()} | {(key, NO_EXECUTE) for key in EVICTING}
 QUARANTINE_SECONDS = 40.0
-"""How long a pod may be bound to a node nobody has seen: its Node may be on its way."""
+"""Maximum time a pod may be bound to an unknown node: its Node object may still arrive."""
 
 
 def wanted_taints(node: Object, now: str) -> list[Object] | None:
-    """The taints the node should have; None: those it has. Nothing is said about a node without a Ready condition."""
+    """Returns the desired taints; None if the node has them. Ready and unreachable taints are left alone on a node
+    without a Ready condition.
+    """
     wanted: list[Object] = []
     for condition in (node.get("status") or {}).get("conditions") or ():
         key = BY_CONDITION.get((condition.get("type"), condition.get("status")))
@@ -60,28 +62,28 @@ def evicting_taints(node: Object) -> list[Object]:
 
 
 def is_down(node: Object) -> bool:
-    """Whether its kubelet has said so, or has stopped saying anything."""
+    """Returns whether the kubelet reported not ready, or stopped reporting."""
     condition = get_condition(node, "Ready")
     return condition is not None and condition.get("status") != "True"
 
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What becomes of a pod because of its node."""
+    """Action on a pod because of its node."""
 
     status: Object | None = None
-    """To be written, first."""
+    """Written first."""
     delete: bool = False
     now: bool = False
-    """Without grace: no kubelet will end it."""
+    """Without a grace period: no kubelet will terminate it."""
     check: bool = False
-    """Only if the node is not there when one asks for it."""
+    """Only if a GET confirms that the node does not exist."""
     at: float | None = None
-    """When to look again if nothing changes before."""
+    """Time of the next reconcile if nothing changes before."""
 
 
 def pod_fate(pod: Object, node: Object, noticed: float, now: float, stamp: str) -> Fate:
-    """`noticed` is when the node's taints were first seen, for those that do not say since when they are there."""
+    """`noticed_at` is when the node's taints were first observed. It applies to taints without timeAdded."""
     status = pod.get("status") or {}
     unready = _unready(status, stamp) if is_down(node) and condition_is(pod, "Ready") else None
     if "deletionTimestamp" in pod["metadata"]:
@@ -93,13 +95,13 @@ def pod_fate(pod: Object, node: Object, noticed: float, now: float, stamp: str) 
 
 
 def orphan_fate(pod: Object, seen_going: bool, now: float, stamp: str) -> Fate:
-    """Of a pod whose node is not there, or was seen going."""
+    """For a pod whose node is missing or was observed to be deleted."""
     at = bound_at(pod) + QUARANTINE_SECONDS
     if not seen_going and at > now:
         return Fate(at=at)
     metadata, status = pod["metadata"], pod.get("status") or {}
     if "deletionTimestamp" in metadata and not metadata.get("deletionGracePeriodSeconds"):
-        return Fate()  # a finalizer holds it
+        return Fate()  # it waits for a finalizer
     if status.get("phase") in ("Succeeded", "Failed"):
         return Fate(delete=True, now=True, check=True)
     failed = {**_disrupted(status, stamp, "DeletionByPodGC", NO_NODE), "phase": "Failed"}
@@ -111,7 +113,7 @@ NO_NODE = "PodGC: node no longer exists"
 
 
 def eviction_time(pod: Object, taints: Sequence[Object], noticed: float) -> float | None:
-    """When the pod's patience with these taints ends; None: never."""
+    """Returns the time at which the pod's toleration of these taints ends; None for never."""
     tolerations = pod["spec"].get("tolerations") or ()
     ends: list[float] = []
     for taint in taints:
@@ -131,7 +133,7 @@ def bound_at(pod: Object) -> float:
 
 
 def _unready(status: Object, stamp: str) -> Object:
-    """Nobody knows whether it still serves, so it does not count as ready."""
+    """It is unknown whether the pod still serves, so it does not count as ready."""
     made = [
         {**each, "status": "False", "lastTransitionTime": stamp} if each.get("type") == "Ready" else each
         for each in status["conditions"]

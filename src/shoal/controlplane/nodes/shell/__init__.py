@@ -1,1 +1,3 @@
-"""A small part of sh that starts nothing, for simulated containers. Pure; what it cannot tell is `Unknown`."""
+"""Interpreter of a small subset of sh that starts no process, for simulated containers. Pure; raises `UnknownOutcome`
+for anything else.
+"""

@@ -1,4 +1,4 @@
-"""Whole numbers of a shell: `$((1 + X % 2))`, and `expr 1 + 2`. Pure."""
+"""Integer arithmetic of a shell: `$((1 + X % 2))` and `expr 1 + 2`. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DOLLARS = re.compile(r"\$(?:\{(\w+)\}|(\w+))", re.ASCII)
 
 
 def _quotient(left: int, right: int) -> int:
-    """Towards zero."""
+    """Truncates towards zero."""
     found = abs(left) // abs(right)
     return found if (left < 0) == (right < 0) else -found
 
@@ -46,7 +46,7 @@ def arithmetic(text: str, variables: Mapping[str, str]) -> int:
 
 
 def expression(words: Sequence[str]) -> int:
-    """Of `expr`, whose words are one number or sign each."""
+    """Evaluates the arguments of `expr`, each of which is one number or operator."""
     if not all(NUMBER.fullmatch(word) or word in ("+", "-", "*", "/", "%", "(", ")") for word in words):
         raise Unknown("expr")
     return arithmetic(" ".join(words), {})

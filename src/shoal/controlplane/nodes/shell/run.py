@@ -1,6 +1,6 @@
-"""Runs the tree of a script and says how long it takes, how it ends, and which files it makes. Pure: nothing sleeps.
+"""Interprets a parsed script and returns its duration, exit code and created files. Pure: nothing sleeps.
 
-What depends on anything it cannot see (a variable nobody has set, a file of the image, a program) is `Unknown`.
+Anything that depends on unknown state (an unset variable, a file of the image, a program) raises `UnknownOutcome`.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ COMPARED: dict[str, Callable[[int, int], bool]] = {
 }  # fmt: skip
 
 Exists = Callable[[str], bool]
-"""Whether a file was there when the script began; raises `Unknown`."""
+"""Returns whether a file existed when the script began; raises `UnknownOutcome`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
     seconds: float
-    """From its start."""
+    """Counted from its start."""
     code: int
     stop: Ending | None = None
-    """How it ends from the moment it gets SIGTERM; None: at once, by it."""
+    """Outcome from the moment of SIGTERM; None if SIGTERM kills it at once."""
     files: tuple[str, ...] = ()
-    """Made on the way."""
+    """Files created by the script."""
 
 
 def run(script: Script, variables: Mapping[str, str], exists: Exists) -> Ending:
@@ -57,7 +57,7 @@ def run(script: Script, variables: Mapping[str, str], exists: Exists) -> Ending:
 
 
 def run_words(words: tuple[str, ...]) -> Ending:
-    """A command without a shell, which has no file or variable to ask for."""
+    """Runs a command without a shell, which has no files or variables."""
     shell = _Shell({}, nobody_knows)
     shell.program(words)
     return Ending(shell.seconds, shell.code)
@@ -68,7 +68,7 @@ def nobody_knows(path: str) -> bool:
 
 
 class _Exit(Exception):
-    """Of a script, or of a function or a substitution in it."""
+    """Leaves a script, function or substitution."""
 
 
 class _Shell:
@@ -82,7 +82,7 @@ class _Shell:
         self._steps = self._calls = 0
 
     def to_end(self, script: Script) -> bool:
-        """Whether the script itself left."""
+        """Returns whether the script exited explicitly."""
         try:
             self.script(script)
         except _Exit:
@@ -90,7 +90,9 @@ class _Shell:
         return False
 
     def stop(self) -> Ending | None:
-        """Of the trap, which comes last. One that does not exit lets the script go on, until it is killed."""
+        """Returns the outcome of the trap, which runs last. If the trap does not exit, the script continues until it is
+        killed.
+        """
         if self._trap is None:
             return None
         self.seconds = 0.0
@@ -129,7 +131,7 @@ class _Shell:
         self.script(command.otherwise)
 
     def _loop(self, loop: Loop) -> None:
-        """A round that changes nothing is the first of infinitely many."""
+        """An iteration that changes nothing repeats for ever."""
         code = 0
         while True:
             before = (dict(self._variables), len(self.files), self.code)
@@ -220,7 +222,9 @@ class _Shell:
         raise Unknown("test")
 
     def _fields(self, word: Word) -> list[str]:
-        """None of an unquoted nothing; what a shell would split or look up as a pattern is not told."""
+        """Returns no field for an unquoted empty value. Raises `UnknownOutcome` for values that a shell would split or
+        expand as a pattern.
+        """
         joined, quoted = "", not word
         for part in word:
             value, bare = self._value(part)
@@ -230,7 +234,7 @@ class _Shell:
         return [joined] if joined or quoted else []
 
     def _value(self, part: Text | Variable | Substitution | Arithmetic) -> tuple[str, bool]:
-        """And whether it stands there without quotes."""
+        """Returns the value, and whether it is unquoted."""
         match part:
             case Text(text):
                 return text, False

@@ -1,7 +1,7 @@
-"""The text of a script becomes a tree. Pure.
+"""Parses a script into a syntax tree. Pure.
 
-Known: words with quotes, `$NAME`, `$(command)` and `$((arithmetic))`; `;`, `&&`, `||`, `!`, `{ }`; if, while, until;
-functions. Pipes, redirections, background, case, for, globs and the rest of a shell are `Unknown`.
+Supported: words with quotes, `$NAME`, `$(command)` and `$((arithmetic))`; `;`, `&&`, `||`, `!`, `{ }`; if, while,
+until; functions. Pipes, redirections, background jobs, case, for, globs and the rest of a shell raise `UnknownOutcome`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 
 class Unknown(Exception):
-    """Cannot be told without running it."""
+    """The outcome is unknown without running the script."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Arithmetic:
 
 
 Word: TypeAlias = "tuple[Text | Variable | Substitution | Arithmetic, ...]"
-"""Parts that are joined. A quoted empty word has one empty part."""
+"""Concatenated parts. A quoted empty word has one empty part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ Command: TypeAlias = "Simple | If | Loop | Function | Group"
 @dataclass(frozen=True, slots=True)
 class Step:
     joined: str
-    """`;`, `&&` or `||`: to what is before."""
+    """`;`, `&&` or `||`: the connector to the previous step."""
     command: Command
     negated: bool = False
 
@@ -110,7 +110,7 @@ class _Parser:
         self.text, self.at, self.depth = text, 0, 0
 
     def script(self, *until: str) -> Script:
-        """Steps up to one of the words, which is left to be read; without one, to the end."""
+        """Parses steps up to one of the words, which is not consumed; without one, to the end."""
         self.depth += 1
         if self.depth > DEEPEST:
             raise Unknown(self.text)
@@ -287,7 +287,7 @@ class _Parser:
                 return
 
     def _peek(self) -> str:
-        """The next word as it is written, or a closing parenthesis."""
+        """Returns the next word as written, or a closing parenthesis."""
         if self.text.startswith(")", self.at):
             return ")"
         end = self.at

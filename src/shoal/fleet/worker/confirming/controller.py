@@ -1,7 +1,7 @@
 """Asks the hub to confirm that a cluster with `onWorkerLost: Move` is this worker's, after every lapse of its Lease.
 
-`status.held` is the worker's word that it stops by itself: it is given before the first change, and taken back at the
-hub before the fence is taken down. The copy notes that it was given, for a process that starts again.
+`status.held` is the worker's promise to stop writing by itself. It is given before the first write, and withdrawn at
+the hub before the fence is removed. The copy records it for a process that restarts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Confirming:
         parts.root.listen(self.loop.queue.add)
 
     def again(self) -> None:
-        """All of them: the Lease had run out."""
+        """Enqueues all copies: the Lease had expired."""
         for copy in self._root.copies():
             self.loop.queue.add((copy["metadata"]["namespace"], copy["metadata"]["name"]))
 
@@ -67,7 +67,7 @@ class Confirming:
     async def _take_back(self, name: Name, copy: Object) -> None:
         def change(managed: Object) -> Object | None:
             if moving.moves_when_lost(managed):
-                raise Later("the hub wants it to move again")  # this worker hears of it
+                raise Later("the hub wants it to move again")  # A message to this worker will follow.
             return {key: value for key, value in fleet.status_of(managed).items() if key != "held"}
 
         await change_status(self._hub, self._worker, name, copy, change)

@@ -1,7 +1,7 @@
-"""Whether a worker may change a cluster it hosts, by its own clock. Pure.
+"""Decides whether a worker may write to a cluster it hosts, by its own clock. Pure.
 
-A lease counts from the start of the renewal that succeeded: the hub cannot have seen it earlier. What was confirmed
-before a lapse, or for another epoch, is not confirmed.
+A lease counts from the start of the renewal that succeeded: the hub cannot have seen it earlier. A confirmation from
+before a lapse, or for another epoch, is void.
 """
 
 from __future__ import annotations
@@ -15,41 +15,41 @@ from shoal.kinds import fleet, moving
 Object = dict[str, Any]
 
 HELD = "shoal.dev/held"
-"""Annotation of a copy: the hub was told, or is about to be told, that it is changed only while the Lease is fresh."""
+"""Annotation of a copy: the hub knows, or is about to be told, that it is written only while the Lease is fresh."""
 FROZEN = "shoal.dev/frozen"
-"""Annotation of a copy that is to be moved: nothing of it is changed any more."""
+"""Annotation of a copy that is being migrated: nothing of it is written any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The worker's, as far as it knows."""
+    """The worker's Lease as the worker knows it."""
 
     renewed: float | None = None
-    """When the last renewal that succeeded was begun."""
+    """When the last successful renewal was started."""
     lapses: int = 0
-    """How often it was begun anew, after it had run out or never been."""
+    """How often it was acquired anew, after it had expired or for the first time."""
 
     def is_live(self, now: float, seconds: float) -> bool:
         return self.renewed is not None and now - self.renewed < seconds
 
     def after_renewal(self, start: float, now: float, seconds: float) -> Lease:
-        """Once a renewal begun at `start` has succeeded."""
+        """Returns the state after a renewal that was started at `start` has succeeded."""
         begun = start if self.renewed is None else max(start, self.renewed)
         return Lease(begun, self.lapses if self.is_live(now, seconds) else self.lapses + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """What is known of one hosted cluster."""
+    """The write state of one hosted cluster."""
 
     epoch: int = 0
     guarded: bool = False
-    """It may be given to another worker when this one is silent."""
+    """It may be reassigned to another worker when this one is silent."""
     frozen: bool = False
     closed: tuple[tuple[str, str], ...] = ()
-    """By whom, and why nobody may change it, whatever else is."""
+    """Who has closed it, and why no write is allowed, whatever else holds."""
     confirmed: tuple[int, int] = (0, 0)
-    """The epoch, and the lapse of the Lease after which the hub has confirmed that it is this worker's."""
+    """The epoch, and the lapse count of the Lease at which the hub confirmed that it is this worker's."""
 
     @property
     def is_free(self) -> bool:
@@ -60,23 +60,23 @@ class Hold:
 
 
 def of_copy(hold: Hold, copy: Object | None, *, fences: bool) -> Hold:
-    """The same, as its copy is now. `fences`: this worker can promise to stop by itself."""
+    """Returns the hold after a change of its copy. `fences`: this worker can promise to stop writing by itself."""
     if copy is None:
         return Hold(closed=hold.closed)
     notes = copy["metadata"].get("annotations") or {}
-    # What the hub wants deleted is not moved any more, and its end is a change.
+    # A cluster that the hub wants deleted is not migrated any more, and its deletion is a write.
     stays = not fleet.is_deleting(copy)
     guarded = fences and stays and (moving.moves_when_lost(copy) or HELD in notes) and is_movable(copy)
     return replace(hold, epoch=mark_of(copy).epoch, guarded=guarded, frozen=stays and FROZEN in notes)
 
 
 def is_movable(copy: Object) -> bool:
-    """Of what is not simulated, the machines would stay behind."""
+    """The machines of infrastructures that are not simulated would stay behind."""
     return fleet.spec_of(copy).get("infrastructure") == "embedded"
 
 
 def refusal(hosted: str, hold: Hold, lease: Lease, now: float, seconds: float) -> str:
-    """Why it may not be changed now; empty: it may."""
+    """Returns why it may not be written now; empty if it may."""
     if hold.closed:
         return f"cluster {hosted} is read-only: {hold.closed[0][1]}"
     if hold.frozen:
@@ -92,7 +92,7 @@ def refusal(hosted: str, hold: Hold, lease: Lease, now: float, seconds: float) -
 
 
 def not_ours(managed: Object, worker: str, copy: Object) -> str:
-    """Why the hub's ManagedCluster is not the one this worker hosts; empty: it is."""
+    """Returns why the hub's ManagedCluster is not the one this worker hosts; empty if it is."""
     mark = mark_of(copy)
     if managed["metadata"]["uid"] != mark.uid:
         return "the hub has another one of that name"
@@ -104,5 +104,5 @@ def not_ours(managed: Object, worker: str, copy: Object) -> str:
 
 
 def is_leaving(managed: Object, worker: str) -> bool:
-    """Whether the hub wants it moved away from this worker."""
+    """True if the hub wants it migrated away from this worker."""
     return moving.move(managed).get("from") == worker and not fleet.is_deleting(managed)

@@ -1,6 +1,6 @@
-"""Which of its hosted clusters a worker may change in this moment: asked for every write, below the API.
+"""The write fence: which hosted clusters a worker may write to right now. Checked for every write, below the API.
 
-It is told by the Lease's renewals, by the copies in the worker's own root, and by those who move clusters. No timer has
+It is updated by Lease renewals, by the copies in the worker's own root, and by the migration controllers. No timer has
 to fire for it to close.
 """
 
@@ -24,20 +24,20 @@ class Fence:
     def __init__(self, now: Callable[[], float], seconds: float = fleet.SILENCE_SECONDS) -> None:
         self.now, self._seconds = now, seconds
         self.fences = True
-        """A write that was judged is done, or has failed, right after."""
+        """A write that was checked is done, or has failed, right after."""
         self.owner: Callable[[str], str] = lambda key: ""
-        """Of the key of an object of root that is there: the hosted cluster it is of."""
+        """Returns the hosted cluster of an existing object of root, by its key."""
         self._lease = Lease()
         self._holds: dict[str, Hold] = {}
-        """Of those hosted clusters that are not simply writable."""
+        """Hosted clusters that are not simply writable."""
         self._begun = False
         self.on_lapse: Callable[[], None] = lambda: None
         """Called when the Lease is live again after it was not."""
 
-    # --- asked by the store's gate ---
+    # --- called by the store's write gate ---
 
     def judge(self, key: str, value: bytes | None) -> str:
-        """Why that is not written; empty: it is."""
+        """Returns why the key may not be written; empty if it may."""
         if self._begun and not self._holds:
             return ""
         _, _, cluster, _ = key.split("/", 3)
@@ -48,10 +48,10 @@ class Fence:
         hold = self._holds.get(cluster)
         return "" if hold is None else refusal(cluster, hold, self._lease, self.now(), self._seconds)
 
-    # --- told ---
+    # --- updates ---
 
     def begin(self) -> None:
-        """All copies there are have been told of: what is of none may be changed."""
+        """All existing copies have been delivered: what belongs to none may be written."""
         self._begun = True
 
     def copy_changed(self, hosted: str, copy: Object | None) -> None:
@@ -65,7 +65,9 @@ class Fence:
             self.on_lapse()
 
     def confirm(self, hosted: str, epoch: int, lapses: int) -> bool:
-        """The hub has it down as ours in that epoch, and was asked after that many lapses. False: that is too late."""
+        """The hub has confirmed the assignment in that epoch, and was asked at that lapse count. Returns False if that
+        is outdated.
+        """
         hold = self.hold(hosted)
         if lapses != self._lease.lapses or not self.is_live or hold.epoch != epoch:
             return False
@@ -73,7 +75,7 @@ class Fence:
         return True
 
     def close(self, hosted: str, by: str, why: str) -> None:
-        """Until it is opened by the same, or the process ends."""
+        """Closes it until the same closer opens it, or the process ends."""
         hold = self.hold(hosted)
         self._keep(hosted, replace(hold, closed=(*_others(hold, by), (by, why))))
 
@@ -81,7 +83,7 @@ class Fence:
         hold = self.hold(hosted)
         self._keep(hosted, replace(hold, closed=_others(hold, by)))
 
-    # --- asked by loops ---
+    # --- called by controllers ---
 
     @property
     def is_live(self) -> bool:
@@ -98,7 +100,7 @@ class Fence:
         return self.hold(hosted).is_confirmed(self._lease)
 
     def why_not(self, hosted: str) -> str:
-        """Why it cannot be changed now; empty: it can."""
+        """Returns why it cannot be written now; empty if it can."""
         return refusal(hosted, self.hold(hosted), self._lease, self.now(), self._seconds)
 
     def _keep(self, hosted: str, hold: Hold) -> None:

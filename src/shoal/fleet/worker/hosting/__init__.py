@@ -1,0 +1,1 @@
+"""Hosts ManagedClusters as Cluster API objects in the worker's own root."""

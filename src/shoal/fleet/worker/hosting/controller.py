@@ -1,6 +1,6 @@
-"""Makes a hosted cluster of every copy: Cluster API objects in the worker's own root, and takes them away again.
+"""Creates the Cluster API objects of every copy in the worker's own root, and deletes them again.
 
-It needs no hub: what is hosted goes on, and is put right, while the hub is away.
+It needs no hub: hosted clusters continue, and are reconciled, while the hub is unreachable.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class Hosting:
         found = plan(copy, known, self._provides)
         made = await self._carry_out(name[0], found)
         if ("clusters", name[1]) in made:
-            # What belongs to the Cluster names its uid, which is known now.
+            # Objects of the Cluster name its uid, which is known now.
             await self._carry_out(name[0], plan(copy, {**known, **made}, self._provides))
         if found.release and fleet.has_finalizer(copy):
             await self._check_gone(name)
             await self._own.update(MANAGED_CLUSTERS, fleet.without_finalizer(copy))
 
     async def _carry_out(self, namespace: str, found: Plan) -> dict[tuple[str, str], Object]:
-        """Answers what was created, by plural and name."""
+        """Returns the created objects, by plural and name."""
         created = await asyncio.gather(*(self._create(plural, obj, namespace) for plural, obj in found.create))
         for plural, one, patch in found.patch:
             await self._own.merge(HOSTING[plural], one, patch, namespace)
@@ -60,7 +60,7 @@ class Hosting:
             try:
                 await self._own.delete(HOSTING[plural], one, namespace, uid=uid)
             except NotFound:
-                continue  # the watch says so soon
+                continue  # The watch will report it.
         return {(plural, obj["metadata"]["name"]): obj for (plural, _), obj in zip(found.create, created, strict=True)}
 
     async def _create(self, plural: str, wanted: Object, namespace: str) -> Object:
@@ -70,7 +70,7 @@ class Hosting:
             return await self._own.get(HOSTING[plural], wanted["metadata"]["name"], namespace)
 
     async def _check_gone(self, name: Name) -> None:
-        """Asked of the API, not of what was seen: this is the fact the hub's finalizer waits for."""
+        """Reads from the API, not from the cache: the hub's finalizer waits for this fact."""
         for kind in (EMBEDDED_CLUSTERS, CLUSTERS):
             try:
                 await self._own.get(kind, name[1], name[0])

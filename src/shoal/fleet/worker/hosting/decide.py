@@ -1,8 +1,8 @@
-"""What is missing, different or left over of the objects that make a hosted cluster. Pure.
+"""Plans changes to the objects that make up a hosted cluster: create, patch, delete. Pure.
 
-Only what is the ManagedCluster's is put right. Numbers of machines are the provisioner's in the pools it buys from, and
-a cluster autoscaler's where one is told its limits; annotations that others have changed, and whatever they add to an
-object (owners, endpoints, statuses), is theirs.
+Only fields that the ManagedCluster owns are reconciled. Replicas belong to the provisioner in pools it buys from, and
+to a cluster autoscaler where its limits are annotated. Annotations that others have changed, and whatever they add to
+an object (owners, endpoints, statuses), are left alone.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from shoal.kinds import fleet, nodepools, sizes
 
 Object = dict[str, Any]
 Known = Mapping[tuple[str, str], Object]
-"""By plural and name: what the worker's own root has of the ManagedCluster."""
+"""By plural and name: the ManagedCluster's objects in the worker's own root."""
 
 AUTOSCALED = (
     "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size",
     "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size",
 )
-"""On a MachineDeployment whose number of machines a cluster autoscaler sets."""
+"""On a MachineDeployment whose replicas a cluster autoscaler sets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Plan:
     delete: list[tuple[str, str, str]] = field(default_factory=list)
     """Plural, name, uid."""
     release: bool = False
-    """Nothing is left: the copy may go."""
+    """Nothing is left: the finalizer of the copy may be removed."""
 
 
 def plan(copy: Object, known: Known, provides: tuple[str, ...]) -> Plan:
@@ -44,12 +44,12 @@ def plan(copy: Object, known: Known, provides: tuple[str, ...]) -> Plan:
     if fleet.is_deleting(copy):
         return _teardown(name, known)
     if fleet.spec_of(copy).get("infrastructure") not in provides:
-        return Plan()  # the reporter says why
+        return Plan()  # The reporter reports why.
     owner = known.get(("clusters", name))
     if owner is None:
         return Plan(create=[("clusters", cluster(copy))])
     if fleet.is_deleting(owner):
-        return Plan()  # somebody deleted it; when it has gone it is made again
+        return Plan()  # Somebody deleted it; it is created again when it is gone.
     found = Plan()
     wanted = members(copy, owner, versions(_version(copy), known.get(("embeddedclusters", name))))
     for plural, one in wanted:
@@ -69,7 +69,7 @@ def _version(copy: Object) -> str:
 
 
 def _left_over(wanted: Iterable[Wanted], known: Known) -> list[tuple[str, str, str]]:
-    """Pools that were taken out, and templates no machine is made of any more."""
+    """Pools that were removed, and templates that no machine is created from any more."""
     names = {(plural, obj["metadata"]["name"]) for plural, obj in wanted}
     found = []
     for (plural, name), obj in known.items():
@@ -82,7 +82,7 @@ def _left_over(wanted: Iterable[Wanted], known: Known) -> list[tuple[str, str, s
 
 
 def _is_used(template: Object, known: Known) -> bool:
-    """As long as its pool rolls out, the machines of the old template may be made anew."""
+    """While its pool rolls out, machines of the old template may be created again."""
     labels = template["metadata"]["labels"]
     pool = known.get(("machinedeployments", f"{labels.get(fleet.CLUSTER_NAME)}-{labels[nodepools.LABEL]}"))
     if pool is None:
@@ -99,7 +99,7 @@ def is_rolled_out(pool: Object) -> bool:
 
 
 def _teardown(name: str, known: Known) -> Plan:
-    """The Cluster first: what belongs to it goes in Cluster API's own order. Then what nobody took along."""
+    """Deletes the Cluster first: its objects go in Cluster API's own order. Then whatever is left."""
     owner = known.get(("clusters", name))
     if owner is not None:
         return Plan(delete=[] if fleet.is_deleting(owner) else [("clusters", name, owner["metadata"]["uid"])])
@@ -109,7 +109,7 @@ def _teardown(name: str, known: Known) -> Plan:
 
 
 def _kept(plural: str, wanted: Object, existing: Object) -> Object:
-    """The part of an object that is put right when somebody changes it."""
+    """Returns the fields that are reconciled when somebody changes them."""
     spec, metadata = wanted["spec"], {"labels": wanted["metadata"]["labels"]}
     if plural != "machinedeployments":
         return {"metadata": metadata, "spec": spec}
@@ -121,7 +121,9 @@ def _kept(plural: str, wanted: Object, existing: Object) -> Object:
 
 
 def _announcement(wanted: Object, existing: Mapping[str, str]) -> dict[str, str | None]:
-    """Those annotations that nobody else has changed or taken away since they were written here. None: it is to go."""
+    """Returns the annotations that nobody else has changed or removed since they were written here. None: to be
+    removed.
+    """
     ours = {key: value for key, value in wanted["metadata"]["annotations"].items() if key != ANNOUNCED}
     before = _noted(existing.get(ANNOUNCED))
     patch = {key: ours.get(key) for key in {**before, **ours} if existing.get(key) == before.get(key)}
@@ -137,7 +139,7 @@ def _noted(text: str | None) -> dict[str, str]:
 
 
 def difference(existing: Object, wanted: Object) -> Object:
-    """The merge patch that brings `wanted` about, leaving everything else; empty: it is so already."""
+    """Returns the merge patch to `desired` that leaves everything else; empty if nothing differs."""
     patch: Object = {}
     for key, value in wanted.items():
         before = existing.get(key)

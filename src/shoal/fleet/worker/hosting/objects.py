@@ -1,7 +1,7 @@
-"""The Cluster API objects a ManagedCluster becomes at its worker. Pure.
+"""The Cluster API objects of a ManagedCluster at its worker. Pure.
 
-A Cluster on an EmbeddedCluster; a MachineDeployment for each pool of nodes asked for by number, and one of each size
-for the provisioner to buy from, all with the templates of their machines.
+A Cluster on an EmbeddedCluster; a MachineDeployment for each pool with a fixed number of nodes, and one per machine
+size for the provisioner to buy from, all with their machine templates.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CORE = "cluster.x-k8s.io"
 CORE_VERSION = f"{CORE}/v1beta2"
 DEPLOYMENT_NAME = "cluster.x-k8s.io/deployment-name"
 ANNOUNCED = "shoal.dev/announced"
-"""Annotation of a MachineDeployment: those of its annotations that were written here, as JSON."""
+"""Annotation of a MachineDeployment: the annotations that were written here, as JSON."""
 
 
 def cluster(copy: Object) -> Object:
@@ -39,7 +39,7 @@ def cluster(copy: Object) -> Object:
 
 
 def members(copy: Object, owner: Object, versions: Versions) -> list[Wanted]:
-    """What belongs to the Cluster, once that is there."""
+    """Returns the objects that belong to the Cluster, once it exists."""
     name = copy["metadata"]["name"]
     found: list[Wanted] = [("embeddedclusters", _owned(copy, owner, _embedded_cluster(name, versions.control_plane)))]
     for pool in nodepools.all_of(fleet.spec_of(copy)):
@@ -51,12 +51,12 @@ def members(copy: Object, owner: Object, versions: Versions) -> list[Wanted]:
 
 
 def is_of_pool(obj: Object) -> bool:
-    """Whether it was made here for a pool; people may have MachineDeployments of their own for a Cluster."""
+    """True if it was created here for a pool; people may have their own MachineDeployments for a Cluster."""
     return nodepools.LABEL in (obj["metadata"].get("labels") or {})
 
 
 def template_name(name: str, pool: Pool) -> str:
-    """What machines are cloned from does not change: a pool whose nodes are to be others has another template."""
+    """Machine templates are immutable: a pool whose machines change gets another template."""
     if not pool.named:
         return f"{name}-{pool.name}"
     digest = hashlib.sha256(orjson.dumps(pool.machine, option=orjson.OPT_SORT_KEYS)).hexdigest()[:8]
@@ -82,7 +82,7 @@ def _deployment(name: str, pool: Pool, version: str) -> Object:
     labels = {fleet.CLUSTER_NAME: name, DEPLOYMENT_NAME: own}
     machine: Object = {
         "clusterName": name,
-        # Simulated machines have nothing to boot from; Cluster API wants to hear that there is no Secret for it.
+        # Simulated machines have no bootstrap data; Cluster API needs an explicit empty Secret name.
         "bootstrap": {"dataSecretName": ""},
         "infrastructureRef": _reference("EmbeddedMachineTemplate", template_name(name, pool)),
     }
@@ -106,7 +106,7 @@ def _deployment(name: str, pool: Pool, version: str) -> Object:
 
 
 def announced(annotations: dict[str, str]) -> dict[str, str]:
-    """With a note of what was written, by which it is known later what others have changed."""
+    """Adds an annotation with the written annotations, by which changes of others are recognised later."""
     return {**annotations, ANNOUNCED: orjson.dumps(annotations, option=orjson.OPT_SORT_KEYS).decode()}
 
 

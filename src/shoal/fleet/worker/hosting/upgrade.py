@@ -1,6 +1,7 @@
-"""Which version the control plane of a ManagedCluster is to have, and which its nodes. Pure.
+"""Decides the target versions of a ManagedCluster's control plane and nodes. Pure.
 
-The control plane goes first; its nodes follow when it runs the new version. What cannot be had changes nothing.
+The control plane is upgraded first; its nodes follow when it runs the new version. A version that is not possible
+changes nothing.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """Empty: the server's own."""
+    """Empty: the server's own version."""
 
     control_plane: str
     nodes: str
     refused: str = ""
-    """Why the version asked for is not had."""
+    """Why the requested version is not used."""
 
 
 def versions(wanted: str, control_plane: Object | None) -> Versions:
-    """`control_plane` is the EmbeddedCluster, as far as there is one."""
+    """`control_plane` is the EmbeddedCluster, if there is one."""
     if control_plane is None:
         return Versions(wanted, wanted)
     asked = str(fleet.spec_of(control_plane).get("version") or "")

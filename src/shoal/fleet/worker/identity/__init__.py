@@ -1,0 +1,1 @@
+"""A worker's client certificate: key, CertificateSigningRequest and renewal."""

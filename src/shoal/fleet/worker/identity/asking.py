@@ -1,4 +1,6 @@
-"""A worker asks its hub for a certificate, and waits for it: at first with a join token, later with the one it has."""
+"""Requests a client certificate from the hub and waits for it: first with a join token, later with the current
+certificate.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +17,17 @@ from shoal.objects.errors import AlreadyExists, Forbidden, ShoalError
 Object = dict[str, Any]
 
 FIRST_LOOK, LONGEST_LOOK = 0.02, 1.0
-"""Seconds between looks at the request; each twice the one before."""
+"""Seconds between polls of the request; each twice the one before."""
 PATIENCE = 30.0
-"""A hub decides at once; one whose loops do not run is not waited for for ever."""
+"""A hub decides at once. A hub whose controllers do not run is not waited for forever."""
 
 
 class Refused(ShoalError):
-    """The hub has decided against it; it would again."""
+    """The hub has denied the request and would again."""
 
 
 class AskedBefore(Refused):
-    """There is a request for this key, and it is somebody else's: of another token."""
+    """There is a request for this key that was made with another token."""
 
 
 class Undecided(ShoalError):
@@ -33,7 +35,9 @@ class Undecided(ShoalError):
 
 
 async def certified(hub: Client, clock: Clock, key: bytes, worker: str, store: str, patience: float = PATIENCE) -> str:
-    """A certificate, as PEM, for the key and the worker's user. Raises Refused or Undecided, and what a client does."""
+    """Returns a certificate, as PEM, for the key and the worker's user. Raises CertificateDenied, ApprovalTimeout, or
+    an error of the client.
+    """
     request = await _ask(hub, key, worker, store)
     began, pause = clock.monotonic(), FIRST_LOOK
     while True:
@@ -64,7 +68,7 @@ async def _ask(hub: Client, key: bytes, worker: str, store: str) -> Object:
     }
     try:
         return await hub.create(REQUESTS, body)
-    except AlreadyExists:  # asked before, and killed before the answer came
+    except AlreadyExists:  # Created before, by a process that was killed before the certificate was issued.
         pass
     try:
         return await hub.get(REQUESTS, name)

@@ -1,4 +1,4 @@
-"""A worker's key, and the request for a certificate of it. `cryptography` is imported when the first is made."""
+"""A worker's key and CertificateSigningRequest. `cryptography` is imported when the first one is created."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def new_key() -> bytes:
-    """As PEM."""
+    """Returns a new key as PEM."""
     from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat  # noqa: PLC0415
 
@@ -21,7 +21,7 @@ def new_key() -> bytes:
 
 
 def certificate_request(key: bytes, worker: str) -> bytes:
-    """For the worker's own user, as PEM. ValueError: the key is none."""
+    """Returns the request for the worker's own user, as PEM. Raises ValueError if the key is invalid."""
     from cryptography import x509  # noqa: PLC0415
     from cryptography.hazmat.primitives import hashes  # noqa: PLC0415
     from cryptography.hazmat.primitives.serialization import Encoding  # noqa: PLC0415
@@ -36,7 +36,7 @@ def certificate_request(key: bytes, worker: str) -> bytes:
 
 
 def request_name(key: bytes, worker: str) -> str:
-    """Of the CertificateSigningRequest: the same for the same key, so that asking again asks for the same thing."""
+    """Name of the CertificateSigningRequest: the same for the same key, so that a retry finds the same request."""
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat  # noqa: PLC0415
 
     public = _load(key).public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)

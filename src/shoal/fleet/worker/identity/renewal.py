@@ -1,4 +1,4 @@
-"""A worker renews its certificate, each time with a new key, long before the one it has ends."""
+"""Renews a worker's certificate, each time with a new key, long before the current one expires."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from shoal.objects.errors import StatusError
 log = logging.getLogger("shoal.fleet")
 
 Keep = Callable[[str, bytes], None]
-"""Takes a certificate and its key: from then on they are what the worker shows."""
+"""Takes a certificate and its key, which the worker uses from then on."""
 
 EARLIEST, LATEST = 0.6, 0.8
-"""Of the certificate's time: workers that joined together do not all come back together."""
+"""Fractions of the certificate's lifetime: workers that joined together do not all renew together."""
 RETRY_SECONDS, LONGEST_SLEEP = 60.0, 3600.0
 
 
 def due(certificate: str, fraction: float) -> float:
-    """When to renew it, in seconds since the epoch; `fraction` is from 0 to 1."""
+    """Returns when to renew it, in seconds since the epoch; `fraction` is from 0 to 1."""
     found = validity(certificate.encode())
     if found is None:
         return 0.0
@@ -53,7 +53,7 @@ class Renewal:
         while True:
             left = self._due - self._clock.now()
             if left > 0:
-                # In steps: a machine that sleeps meanwhile stops the one clock and not the other.
+                # In steps: a machine that is suspended meanwhile stops the one clock and not the other.
                 await self._clock.sleep(min(left, LONGEST_SLEEP))
                 continue
             try:

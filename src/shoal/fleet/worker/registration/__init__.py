@@ -1,0 +1,1 @@
+"""Registers a worker at its hub and renews its Lease."""

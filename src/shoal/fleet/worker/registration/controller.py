@@ -1,8 +1,8 @@
-"""A worker joins its hub: its Worker object, its Lease every few seconds, and which hub it belongs to.
+"""Registers a worker at its hub: its Worker object, its Lease every few seconds, and which hub it belongs to.
 
-A Worker object belongs to one store; one that somebody has declared, to the first that comes by its name. Whoever comes
-with another store is kept out: the clusters given to that name are in the first one's. The hub is pinned the other way
-round, in the worker's own root.
+A Worker object belongs to one store; one that was declared before belongs to the first worker that joins by its name. A
+worker with another store is rejected: the clusters assigned to that name are in the first one's store. Conversely the
+hub is pinned in the worker's own root.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ log = logging.getLogger("shoal.fleet")
 Object = dict[str, Any]
 
 PIN = "hub"
-"""The ConfigMap of the worker's own root that says which hub it belongs to."""
+"""ConfigMap in the worker's own root that names the hub it belongs to."""
 RETRY_SECONDS = 1.0
 
 
 class Renewals(Protocol):
-    """Who is told of renewals of the Lease (`fence.fence`)."""
+    """Observes renewals of the Lease (`fence.fence`)."""
 
     @property
     def fences(self) -> bool: ...
@@ -53,16 +53,16 @@ class Registration:
         bus: Bus,
         fence: Renewals | None = None,
     ) -> None:
-        """`fence` is told of every renewal of the Lease."""
+        """`fence` is notified of every renewal of the Lease."""
         self._hub, self._own, self._clock, self._settings, self._bus = hub, own, clock, settings, bus
         self._fence = fence
         self._store = self._pinned = ""
         self.hub = ""
-        """The id of the hub it talks to, as of the last heartbeat."""
+        """Id of the hub it is connected to, as of the last heartbeat."""
         self.joined = asyncio.Event()
-        """The name is ours, at the hub."""
+        """The name belongs to this worker at the hub."""
         self.on_awaited: Callable[[Name], None] = lambda name: None
-        """Called for a ManagedCluster that was here before and whose end waits for this worker's word."""
+        """Called for a ManagedCluster that was here before and whose deletion waits for this worker's confirmation."""
         self.loop: Loop[str] = Loop("fleet-registration", clock, self.reconcile, workers=1)
         self.loop.sources.append(self._start)
 
@@ -70,7 +70,7 @@ class Registration:
         self.loop.queue.add(self._settings.name)
 
     async def reconcile(self, name: str) -> float:
-        """Comes back by itself, soon after a failure too: a growing pause would look like silence to the hub."""
+        """Requeues itself, soon after a failure too: a growing backoff would look like silence to the hub."""
         try:
             await self._register()
             await self._renew()
@@ -110,7 +110,7 @@ class Registration:
 
     async def _renew(self) -> None:
         name, now = fleet.lease_name(self._settings.name), rfc3339_micro(self._clock.now())
-        # That it belongs to another hub is for people to see at this one.
+        # Shows people at this hub that the worker belongs to another one.
         fences = self._fence is not None and self._fence.fences
         annotations = {
             fleet.PINNED_HUB: self._pinned if self._pinned != self.hub else None,
@@ -126,7 +126,7 @@ class Registration:
             self._fence.renewed(begun)
 
     async def _pin(self) -> str:
-        """The first hub it talks to is its hub, until somebody takes the pin out."""
+        """Pins the first hub it connects to, until somebody deletes the ConfigMap."""
         try:
             return _id_of(await self._own.get(CONFIG_MAPS, PIN, fleet.NAMESPACE))
         except NotFound:
@@ -137,7 +137,7 @@ class Registration:
         return self.hub
 
     async def check_hub(self) -> None:
-        """Before anything is deleted: whether the hub that asks for it is still the one it belongs to."""
+        """Checks before a deletion that the hub is still the pinned one."""
         pinned = _id_of(await self._own.get(CONFIG_MAPS, PIN, fleet.NAMESPACE))
         if pinned != await self._bus.hub_id():
             message = (

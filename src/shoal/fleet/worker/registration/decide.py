@@ -1,4 +1,4 @@
-"""What a worker says about itself at the hub, and who may use a name. Pure."""
+"""Builds the Worker object and Lease of a worker, and decides which store owns a name. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def worker_object(settings: WorkerSettings, store: str) -> Object:
 
 
 def worker_spec(settings: WorkerSettings) -> Object:
-    """What the process knows best; labels and taints are people's."""
+    """Fields that the process knows best; labels and taints are left to people."""
     return {
         "version": settings.version,
         "versions": list(SUPPORTED),
@@ -37,20 +37,21 @@ def store_of(worker: Object) -> str:
 
 
 def taken(worker: Object, store: str) -> Object:
-    """What makes a Worker that is of no store yet this one's; refused if somebody was faster."""
+    """Returns the patch that claims a Worker without a store; it conflicts if another worker was faster."""
     version = worker["metadata"]["resourceVersion"]
     return {"metadata": {"resourceVersion": version, "annotations": {fleet.STORE: store}}}
 
 
 def spec_patch(worker: Object, settings: WorkerSettings) -> Object | None:
-    """What differs; None: nothing. One that a hub runs, or whose cluster got it from the hub, says its version only,
-    and the versions if nobody did."""
+    """Returns the differing fields; None if there are none. A worker that a hub runs, or that a bundle installed, only
+    sets its version, and `versions` if unset.
+    """
     spec, said = fleet.spec_of(worker), worker_spec(settings)
     supervised = settings.declared or fleet.SUPERVISOR in (worker["metadata"].get("annotations") or {})
     if supervised or spec.get("infrastructure") == fleet.KIND:
         said = {key: said[key] for key in ("version", "versions") if key == "version" or not spec.get(key)}
     elif spec.get("infrastructure") != fleet.PROCESS:
-        del said["infrastructure"]  # somebody knows better what it is
+        del said["infrastructure"]  # Somebody has set it deliberately.
     different = {key: value for key, value in said.items() if spec.get(key) != value}
     return {"spec": different} if different else None
 

@@ -1,0 +1,1 @@
+"""Reports the status of hosted clusters to the hub."""

@@ -1,4 +1,4 @@
-"""The reporter: what the worker's own root knows of a ManagedCluster goes up to the hub, the kubeconfig first."""
+"""Reports the status of each hosted ManagedCluster to the hub, after publishing its kubeconfig."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from shoal.runtime.pace import Pace
 Object = dict[str, Any]
 
 WRITES_PER_SECOND, WRITES_AT_ONCE = 200.0, 200
-"""After a long cut everything may differ at once."""
+"""After a long disconnection everything may differ at once."""
 VERIFY_SECONDS = 3600.0
-"""How often the hub's kubeconfig of a cluster is looked at while nothing changes: somebody may have deleted it."""
+"""How often the hub's kubeconfig of a cluster is checked while nothing changes: somebody may have deleted it."""
 
 
 class Reporter:
@@ -37,9 +37,9 @@ class Reporter:
         self._registration = registration
         self._pace = Pace(clock, WRITES_PER_SECOND, WRITES_AT_ONCE)
         self._verified: dict[Name, float] = {}
-        """When the hub's kubeconfig of each was looked at last, or may be thought to have been."""
+        """When the hub's kubeconfig of each was last checked, or is assumed to have been."""
         self._made: dict[Name, tuple[str, str]] = {}
-        """Kubeconfigs for the hub, with the revision of the Secret each was made of."""
+        """Kubeconfigs for the hub, with the revision of the Secret each was built from."""
         self.loop: Loop[Name] = Loop("fleet-reporter", clock, self.reconcile)
         bus.listen(self.loop.queue.add)
         root.listen(self.loop.queue.add)
@@ -53,12 +53,12 @@ class Reporter:
             self._made.pop(name, None)
             return None
         if not self._bus.live:
-            return None  # when it is again, all are looked at, and what differs is said then
+            return None  # When it is live again, all are reconciled, and what differs is reported then.
         if not self._registration.joined.is_set():
             raise Later("the hub has not let this worker join")
         mark = mark_of(copy)
         if (mark.uid, mark.epoch) != (message.mark.uid, message.mark.epoch):
-            return None  # the subscriber has not come that far; it will be heard of
+            return None  # The subscriber has not caught up; its write triggers another reconcile.
         now = rfc3339(self._clock.now())
         try:
             hosted = self._hosted(name)
@@ -77,7 +77,7 @@ class Reporter:
         return left if left > 0 else VERIFY_SECONDS
 
     def _until_verified(self, name: Name) -> float:
-        """Seconds. After a start they are not all looked at together: each has its own place in the hour."""
+        """Seconds until the next check. After a start they are spread over the hour."""
         now = self._clock.monotonic()
         place = crc32("/".join(name).encode()) % 1000 / 1000
         return self._verified.setdefault(name, now - place * VERIFY_SECONDS) + VERIFY_SECONDS - now
@@ -86,11 +86,11 @@ class Reporter:
         if told.status != fleet.status_of(message.managed):
             await self._pace.turn()
             if self._bus.newest(message.name) is not message:
-                return  # overtaken while it waited; the newer one is looked at next
+                return  # Superseded while it waited; the newer message is reconciled next.
         try:
             await self._bus.report(message, told)
         except NotFound:
-            return  # the hub has forgotten it meanwhile; it will say so
+            return  # The hub has deleted it meanwhile; a message will follow.
 
     def _hosted(self, name: Name) -> Hosted:
         namespace, one = name
@@ -107,7 +107,9 @@ class Reporter:
         return Hosted(cluster, kubeconfig, self._root.get(EMBEDDED_CLUSTERS, namespace, one), pools)
 
     def _kubeconfig(self, name: Name, secret: Object) -> str:
-        """As the hub is to have it; made once, since all are looked at again when a link comes back."""
+        """Returns the kubeconfig for the hub. Cached, because all clusters are reported again when a link comes
+        back.
+        """
         revision = str(secret["metadata"]["resourceVersion"])
         known, text = self._made.get(name, ("", ""))
         if known != revision:

@@ -1,7 +1,7 @@
-"""What a worker says to the hub about a ManagedCluster it hosts, from the Cluster API objects in its own root. Pure.
+"""Builds the status of a hosted ManagedCluster from the Cluster API objects in the worker's own root. Pure.
 
-It tells conditions; the phase is what they come to (`fleet.phase_of`). What goes wrong is added to `status.errors`, and
-the list is emptied when the cluster runs and nothing is wrong with it.
+It sets conditions; the phase follows from them (`phase_of`). Failures are added to `status.errors`, which is cleared
+when the cluster runs without failures.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ CONTROL_PLANE, NODES, UP_TO_DATE = "ControlPlaneUpgrading", "NodesUpgrading", "U
 
 @dataclass(frozen=True, slots=True)
 class Hosted:
-    """What the worker's own root has of it."""
+    """Objects of the cluster in the worker's own root."""
 
     cluster: Object | None = None
     kubeconfig: str = ""
-    """As the hub is to publish it; empty: not there yet."""
+    """As the hub publishes it; empty if it does not exist yet."""
     control_plane: Object | None = None
     """The EmbeddedCluster."""
     pools: Mapping[str, Object] = field(default_factory=dict)
-    """Its MachineDeployments, by the name of the pool; those bought from too."""
+    """Its MachineDeployments by pool name, including those the provisioner buys from."""
 
 
 def report(managed: Object, hosted: Hosted, worker: WorkerSettings, now: str) -> Object:
-    """The status to write, made of the one the hub has."""
+    """Returns the new status, built from the one the hub has."""
     infrastructure = fleet.spec_of(managed).get("infrastructure")
     if infrastructure not in worker.provides:
         said = f"infrastructure {infrastructure} is not supported by worker {worker.name}"
@@ -84,7 +84,7 @@ def is_provisioned(cluster: Object | None) -> bool:
 
 
 def _broken(control_plane: Object | None) -> tuple[str, str] | None:
-    """What the provider says that does not pass by waiting."""
+    """Returns a provider failure that waiting does not resolve."""
     ready = get_condition(control_plane or {}, fleet.READY)
     if ready is None or ready["status"] != "False" or ready.get("reason") not in fleet.FAILURES:
         return None

@@ -1,4 +1,4 @@
-"""The kubeconfig of a hosted cluster as the hub is to publish it. Pure."""
+"""The kubeconfig of a hosted cluster as the hub publishes it. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ Object = dict[str, Any]
 
 
 def published(secret: Object, name: str, server: str, authority: str) -> str:
-    """The kubeconfig a provider made, with the hub's stable address in place of its own. ValueError: it is none."""
+    """Returns the provider's kubeconfig with the hub's stable address as server. Raises ValueError if it is not a
+    kubeconfig.
+    """
     try:
         text = base64.b64decode((secret.get("data") or {})["value"], validate=True)
         config = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))

@@ -1,0 +1,1 @@
+"""Restores a migrated cluster from its replicated log at the hub."""

@@ -1,7 +1,7 @@
-"""Restores a ManagedCluster that another worker had, from the log at the hub: all of it in one transaction, or nothing.
+"""Restores a ManagedCluster that another worker had from its log at the hub: in one transaction, or not at all.
 
-Until then there is no copy, so nobody here makes, serves or reports it. Loops beside the server are kept from changing
-it until they have all been told of it.
+Until then there is no copy, so no controller creates, serves or reports it. The fence keeps controllers beside the
+server from writing to it until all their informers have seen it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ log = logging.getLogger("shoal.fleet")
 Object = dict[str, Any]
 
 SETTLE_SECONDS = 0.25
-"""After all loops were told: work begun before that ends by being refused, and is begun anew."""
+"""After all informers are up to date: work started before that is denied and started again."""
 RETRY_SECONDS = 30.0
 
 
@@ -101,7 +101,7 @@ class Restoring:
         log.info("%s/%s: restored %d objects, as of revision %d", *name, len(entries), state.revision)
 
     async def _state(self, name: Name, message: Message, copy: Object | None, epoch: int) -> tuple[int, State]:
-        """The first segment of the log, and what it comes to."""
+        """Returns the first segment of the log, and the replayed state."""
         said = moving.backup(message.managed)
         known = said.get("epoch") == epoch and bool(said.get("first"))
         first = int(said["first"]) if known else 0
@@ -115,13 +115,13 @@ class Restoring:
         return first, replay(found, epoch, first, int(moving.restore_from(message.managed)["revision"]))
 
     def _own_state(self, hosted: str, last: int) -> State:
-        """The log is this worker's own, and nobody has changed anything since: what is here is all of it."""
+        """The log is this worker's own and nothing was written since: the local contents are complete."""
         here = self._data.contents(hosted)
         keys = (*token_keys(orjson.loads(here.entries[logical_key(hosted)])), self._data.token_key)
         return State(here.revision, dict(here.entries), keys, last)
 
     async def _tell(self, message: Message, status: Object) -> None:
-        with suppress(NotFound):  # the hub has forgotten it meanwhile; it will say so
+        with suppress(NotFound):  # The hub has deleted it meanwhile; a message will follow.
             await self._bus.report(message, Report(status))
 
     async def _copy(self, name: Name) -> Object | None:

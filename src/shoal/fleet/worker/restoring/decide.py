@@ -1,7 +1,7 @@
-"""What of a log has to be another's where it is restored, and what the hub is told of it. Pure.
+"""Adapts the entries of a log to the worker that restores it, and builds the restore status. Pure.
 
-All stays as it was but for three objects: the copy says which message it follows, the logical cluster whose tokens it
-takes and which revisions are of before; and the log's own notes are not carried on.
+Everything stays as it was except three objects: the copy names the message it follows; the logical cluster names the
+token keys it accepts and the revisions that are from before; and the log's own annotations are not carried over.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ Object = dict[str, Any]
 
 RESTORING = "Restoring"
 HIDDEN = b"-"
-"""Stored in place of an object that every cluster begins with, where that was deleted."""
+"""Stored in place of a bootstrap object that was deleted."""
 MARGIN = 10_000_000
-"""Revisions left out: the worker that was lost may have given some that it could not tell of any more."""
+"""Revisions that are skipped: the lost worker may have assigned some that it could no longer report."""
 
 
 def is_left_over(message: Message, copy: Object) -> bool:
-    """Whether it is to be deleted, and the copy is of a time before others had it: it was never restored here."""
+    """True if it is to be deleted, and the copy is from before other workers had it: it was never restored here."""
     mark = mark_of(copy)
     earlier = mark.uid == message.mark.uid and mark.epoch < message.mark.epoch
     return message.deleting and earlier and bool(moving.restore_from(message.managed))
 
 
 def above(state: State, here: int) -> int:
-    """The revision above which all of it is written: neither worker has given that many."""
+    """Returns the revision above which everything is written: neither worker has assigned that many."""
     return max(state.revision, here) + MARGIN
 
 
 def adapted(state: State, message: Message, hub: str, above: int, source: tuple[int, int]) -> dict[str, bytes]:
-    """What is to be stored here. `source`: epoch and first segment of the log."""
+    """Returns the entries to store. `log_position` is epoch and first segment of the log."""
     hosted, entries = embedded.hosted_name(*message.name), dict(state.entries)
     copy, logical = copy_key(*message.name), logical_key(hosted)
     if logical not in entries or copy not in entries:
@@ -58,7 +58,7 @@ def adapted(state: State, message: Message, hub: str, above: int, source: tuple[
 
 
 def is_sound(key: str, value: bytes) -> bool:
-    """Whether a server can serve it: another worker wrote it, and is believed about its own cluster only."""
+    """True if a server can serve the entry: another worker wrote it, and is trusted for its own cluster only."""
     parts = key.split("/", 4)
     if len(parts) != 5:
         return False
@@ -84,7 +84,7 @@ def _logical(value: bytes, state: State, above: int) -> bytes:
 
 
 def _copy(value: bytes, message: Message, hub: str, source: tuple[int, ...]) -> bytes:
-    """With the uid it had: the Cluster names it as its owner."""
+    """Keeps its uid: the Cluster names it as its owner."""
     old, new = orjson.loads(value), copy_of(message, hub)
     kept = {key: old["metadata"][key] for key in ("uid", "creationTimestamp", "generation") if key in old["metadata"]}
     notes = {**new["metadata"]["annotations"], RESTORED_LOG: "/".join(map(str, source))}
@@ -92,14 +92,14 @@ def _copy(value: bytes, message: Message, hub: str, source: tuple[int, ...]) -> 
 
 
 def _stored(obj: Object, annotations: Mapping[str, str]) -> bytes:
-    """As the store has objects: annotations first in the metadata."""
+    """Encodes as the store has objects: annotations first in the metadata."""
     metadata = {"annotations": annotations, **{k: v for k, v in obj["metadata"].items() if k != "annotations"}}
     rest = {key: value for key, value in obj.items() if key not in ("apiVersion", "kind", "metadata")}
     return orjson.dumps({"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata, **rest})
 
 
 def restored(managed: Object, now: str) -> Object:
-    """The ManagedCluster, as it says that all of it is here."""
+    """Returns the ManagedCluster with the Restored condition."""
     if not moving.restore_from(managed):
         return managed
     said = f"all of it is here, as of revision {moving.restore_from(managed).get('revision')} or later"
@@ -107,14 +107,14 @@ def restored(managed: Object, now: str) -> Object:
 
 
 def restoring(managed: Object, now: str) -> Object:
-    """The status of one that is on its way."""
+    """Returns the status while it is being restored."""
     said = ("False", RESTORING, "it is being restored from its log")
     status: Object = _told(_told(managed, said, now), said, now, fleet.READY)["status"]
     return {**status, "phase": fleet.phase_of({**managed, "status": status})}
 
 
 def not_restored(managed: Object, reason: str, message: str, now: str) -> Object:
-    """The status of one that cannot be had: nothing is made up in its place."""
+    """Returns the status of a cluster that cannot be restored: no empty one is created in its place."""
     told = _told(_told(managed, ("False", reason, message), now), ("False", reason, message), now, fleet.READY)
     errors = fleet.errors_with(managed, reason, message, now)
     return {**told["status"], "errors": errors, "phase": fleet.phase_of(told)}

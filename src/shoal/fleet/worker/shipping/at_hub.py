@@ -1,4 +1,4 @@
-"""The log of a hosted cluster at the hub: Secrets that are written once, read by number, and taken away."""
+"""The log of a hosted cluster at the hub: Secrets that are written once, read by number, and deleted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Object = dict[str, Any]
 
 
 async def write(hub: Client, managed: Object, epoch: int, number: int, content: bytes) -> None:
-    """One that is there already may be this one: an answer may have been lost."""
+    """A segment that exists already may be this one: a response may have been lost."""
     wanted, namespace = secret(managed, epoch, number, content), managed["metadata"]["namespace"]
     try:
         await hub.create(SECRETS, wanted, namespace, brief=True)
@@ -28,7 +28,7 @@ async def write(hub: Client, managed: Object, epoch: int, number: int, content: 
 
 
 async def free_number(hub: Client, name: Name, epoch: int, start: int) -> int:
-    """The first from `start` on that nothing lies under."""
+    """Returns the first number from `start` on without a segment."""
     number = start
     while await _read(hub, name, epoch, number) is not None:
         number += 1
@@ -36,7 +36,7 @@ async def free_number(hub: Client, name: Name, epoch: int, start: int) -> int:
 
 
 async def segments(hub: Client, name: Name, epoch: int, first: int) -> AsyncIterator[bytes]:
-    """From that number on, as many as there are."""
+    """Yields all consecutive segments from that number on."""
     number = first
     while (found := await _read(hub, name, epoch, number)) is not None:
         yield found

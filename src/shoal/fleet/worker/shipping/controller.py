@@ -1,7 +1,8 @@
-"""Ships the log of hosted clusters to the hub: of those that move when this worker is lost, and of those that leave it.
+"""Replicates the log of hosted clusters to the hub: of those that migrate when this worker is lost, and of those that
+leave it.
 
-One that leaves is frozen first, which its copy notes; the rest is shipped, and `status.backup.final` says that nothing
-will follow. Before it goes on here after all, that word is taken back.
+A cluster that leaves is frozen first, which its copy records; the rest is shipped, and `status.backup.final` says that
+nothing will follow. Before it continues here after all, that statement is withdrawn.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ Object = dict[str, Any]
 PAUSE_SECONDS = 0.5
 """Between two shipments of a cluster."""
 STATUS_SECONDS = 5.0
-"""Between two writes of how far the log has come, where nothing else is new."""
+"""Between two progress updates, where nothing else is new."""
 REFRESH_SECONDS = 120.0
-"""After which the hub is told that nothing was to be shipped since."""
+"""After which the hub is told that there was nothing to ship."""
 LARGE = 64
-"""Changes that are packed beside the loop."""
+"""Records with more changes are encoded in a thread."""
 
 
 class Shipping:
@@ -54,7 +55,7 @@ class Shipping:
         """By hosted cluster."""
         self._shipped: dict[str, float] = {}
         self._told: dict[str, tuple[float, int]] = {}
-        """When the hub was told last, and of which revision."""
+        """When progress was last reported, and up to which revision."""
         self.loop: Loop[Name] = Loop("fleet-shipping", parts.clock, self.reconcile)
         data.follow(self._changed)
         parts.bus.listen(self.loop.queue.add)
@@ -68,7 +69,7 @@ class Shipping:
                 self.loop.queue.add_after(embedded.hosted_owner(change.hosted), PAUSE_SECONDS)
 
     def again(self) -> None:
-        """What waits is shipped at once: the hub is back."""
+        """Ships pending changes at once: the hub is reachable again."""
         for hosted in self._logs:
             self.loop.queue.add(embedded.hosted_owner(hosted))
 
@@ -99,13 +100,13 @@ class Shipping:
         log = self._logs.get(hosted)
         if log is None or log.epoch != message.mark.epoch:
             if not self._data.has(logical_key(hosted)):
-                return PAUSE_SECONDS  # it is still being made
+                return PAUSE_SECONDS  # It is still being created.
             if not is_leaving(message.managed, self._worker) and not self._fence.is_confirmed(hosted):
-                return PAUSE_SECONDS  # first the hub knows who has it, then that it has a log of its own
+                return PAUSE_SECONDS  # The hub first confirms the holder, then learns of the log.
             log = self._logs[hosted] = await self._begin(name, message)
         frozen = FROZEN in copy["metadata"]["annotations"]
         if log.final and (message.mark.revision < log.final or moving.backup(message.managed).get("final")):
-            return None  # unless the hub has planned it anew since, and has to be told again
+            return None  # Unless the hub has planned it again since and needs another final report.
         now = self._clock.monotonic()
         due = self._shipped.get(hosted, now - PAUSE_SECONDS) + PAUSE_SECONDS
         if not frozen and now < due:
@@ -123,14 +124,14 @@ class Shipping:
         return later
 
     async def _begin(self, name: Name, message: Message) -> Log:
-        """After a restart nothing is known of what changed: it begins with a base, above what lies there."""
+        """After a restart nothing is known of earlier changes: it starts with a base, above the segments that exist."""
         said, epoch = moving.backup(message.managed), message.mark.epoch
         first, last = _numbers(said) if said.get("epoch") == epoch else (1, 0)
         number = await at_hub.free_number(self._hub, name, epoch, last + 1)
         return Log(epoch, number, oldest=first)
 
     async def _send(self, hosted: str, message: Message, log: Log) -> bool:
-        """One parcel. Tells whether it was a base."""
+        """Sends one batch. Returns whether it was a base."""
         if log.parcel is None:
             record = self._base(hosted, log) if log.wants_base else log.increment()
             if record is None:
@@ -199,7 +200,7 @@ class Shipping:
             )
 
     async def _end(self, name: Name, message: Message, copy: Object) -> None:
-        """Nobody needs it any more: neither its own log, nor the one it was restored from."""
+        """Deletes logs that are no longer needed: its own, and the one it was restored from."""
         said = moving.backup(message.managed)
         if said.get("worker") == self._worker and said.get("epoch") == message.mark.epoch:
             first, last = _numbers(said)
@@ -226,12 +227,12 @@ class Shipping:
 
 
 def _numbers(said: Object) -> tuple[int, int]:
-    """First and last segment of a log."""
+    """Returns first and last segment of a log."""
     first = int(said.get("first") or 1)
     return first, int(said.get("last") or first - 1)
 
 
 def _brought(contents: Contents, hosted: str) -> tuple[str, ...]:
-    """Keys of tokens the cluster has from workers it was on before."""
+    """Returns the token keys the cluster has from its previous workers."""
     found = contents.entries.get(logical_key(hosted))
     return logicalcluster.token_keys(orjson.loads(found)) if found is not None else ()

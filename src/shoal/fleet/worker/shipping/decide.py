@@ -1,4 +1,4 @@
-"""Whether a hosted cluster is shipped, frozen or let go on, and what its log is called at the hub. Pure."""
+"""Decides whether a hosted cluster is replicated, frozen or thawed, and builds the Secrets of its log. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from shoal.kinds import fleet, moving
 Object = dict[str, Any]
 
 RESTORED_LOG = "shoal.dev/restored-log"
-"""Annotation of a copy that was restored: epoch, first and last segment of the log it came from, which may go."""
+"""Annotation of a restored copy: epoch, first and last segment of the log it was restored from, which may be
+deleted.
+"""
 NOT_SIMULATED = "a cluster whose machines are not simulated cannot be moved"
 
 
@@ -28,15 +30,15 @@ class Step(Enum):
 
 
 def step(message: Message | None, copy: Object | None, worker: str, refuses: str) -> Step:
-    """`refuses`: why this worker cannot promise to stop by itself when it is lost."""
+    """`unsupported_reason`: why this worker cannot promise to stop writing by itself when it is lost."""
     if message is None or copy is None:
         return Step.NOTHING
     mark = mark_of(copy)
     if (mark.uid, mark.epoch) != (message.mark.uid, message.mark.epoch):
-        return Step.NOTHING  # it is another's, or to be restored anew
+        return Step.NOTHING  # It belongs to another worker, or has to be restored again.
     leaving, frozen = is_leaving(message.managed, worker), FROZEN in (copy["metadata"].get("annotations") or {})
     if frozen and not leaving:
-        return Step.THAW  # if it is to be deleted, too: that is a change like any other
+        return Step.THAW  # Also if it is being deleted: that is a write like any other.
     if message.deleting or fleet.is_deleting(copy):
         return Step.NOTHING
     if not leaving and not moving.moves_when_lost(copy):
@@ -69,12 +71,12 @@ def secret(managed: Object, epoch: int, number: int, segment: bytes) -> Object:
 
 
 def segment(found: Object) -> bytes:
-    """What such a Secret holds."""
+    """Returns the content of a segment Secret."""
     return base64.b64decode((found.get("data") or {}).get(moving.LOG_KEY) or "")
 
 
 def restored_log(copy: Object) -> tuple[int, int, int] | None:
-    """Epoch, first and last segment."""
+    """Returns epoch, first and last segment."""
     said = str((copy["metadata"].get("annotations") or {}).get(RESTORED_LOG) or "")
     numbers = said.split("/")
     if len(numbers) != 3 or not all(number.isdecimal() for number in numbers):

@@ -1,6 +1,6 @@
-"""The log of one hosted cluster while it is being shipped: what waits, what lies at the hub, when a new base is due.
+"""The log of one hosted cluster while it is replicated: pending changes, what is at the hub, when a new base is due.
 
-Knows no hub; the controller writes what this hands out, and tells when that is there.
+It does not know the hub: the controller writes the batches, and marks them as written.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from shoal.fleet.worker.data import Changed, Contents
 from shoal.fleet.worker.shipping.segments import Changes, Record, encode
 
 SMALLEST = 256_000
-"""Bytes of changes that are borne beside a base, however small that is."""
+"""Bytes of changes that are tolerated after a base, however small that is."""
 MOST = 200
 """Records after a base."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """Segments to be written as they are, again and again until they are there."""
+    """Segments that are written unchanged, and retried until they are stored."""
 
     first: int
     segments: list[bytes]
@@ -39,17 +39,17 @@ class Parcel:
 class Log:
     epoch: int
     next: int
-    """The number of the next segment."""
+    """Number of the next segment."""
     token_keys: tuple[str, ...] = ()
     first: int = 0
-    """Of the base that lies at the hub; 0: none yet."""
+    """First segment of the base at the hub; 0: none yet."""
     oldest: int = 0
-    """The oldest segment that may lie there."""
+    """The oldest segment that may exist at the hub."""
     revision: int = 0
     shipped: int = 0
-    """Bytes from `first` on."""
+    """Bytes from `base_segment` on."""
     parcel: Parcel | None = None
-    """On its way."""
+    """The batch that is being written."""
     final: int = 0
     """The hub's revision at which it was told that nothing will follow; 0: it was not."""
     _base_size: int = 0
@@ -72,12 +72,12 @@ class Log:
             self._seen = change.revision
 
     def base(self, contents: Contents) -> Record:
-        """Of all there is: what waits is in it."""
+        """Returns a base of all entries, which includes pending changes."""
         self._waiting, self._seen = {}, contents.revision
         return Record(0, contents.revision, dict(contents.entries), self.token_keys)
 
     def increment(self) -> Record | None:
-        """Of what waits; None: nothing does."""
+        """Returns a record of the pending changes; None if there are none."""
         changes: Changes = self._waiting
         if not changes:
             return None
@@ -85,11 +85,11 @@ class Log:
         return Record(self.revision, self._seen, changes)
 
     def packed(self, record: Record) -> Parcel:
-        """Takes a while for a large one; touches nothing that others change."""
+        """Takes a while for a large record; touches no shared state."""
         return Parcel(self.next, encode(record, self.epoch, self.next), record.revision, not record.since)
 
     def arrived(self, parcel: Parcel) -> None:
-        """It lies at the hub."""
+        """The batch is stored at the hub."""
         if parcel.is_base:
             self.first, self._base_size, self._records, self.shipped = parcel.first, parcel.size, 0, 0
         else:

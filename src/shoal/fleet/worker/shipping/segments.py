@@ -1,8 +1,8 @@
-"""The log of a hosted cluster as it lies at the hub: a base with all of it, then what has changed since. Pure.
+"""Format of the log of a hosted cluster at the hub: a base with everything, then increments. Pure.
 
-A record (a base, or changes) is compressed JSON lines, cut into segments that fit a Secret. Every segment says which
-part of which record it is; a record says after which revision it comes and has a digest. So what is torn or missing is
-found, and is never taken for less data.
+A record (a base or an increment) is compressed JSON lines, cut into segments that fit a Secret. Every segment names its
+record and part; a record names the revision it follows and has a digest. So corrupted or missing parts are detected,
+and are never taken for less data.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ Changes = Mapping[str, bytes | None]
 
 
 class Missing(ShoalError):
-    """A part of the log is not there."""
+    """A part of the log is missing."""
 
 
 class Torn(ShoalError):
-    """A part of the log is not what it should be."""
+    """A part of the log is corrupted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +39,10 @@ class Record:
     since: int
     """The revision it follows; 0: a base, which follows nothing."""
     revision: int
-    """What was written up to here is in it, or in what it follows."""
+    """Everything written up to here is in it, or in what it follows."""
     changes: Changes
     token_keys: tuple[str, ...] = ()
-    """Of a base: the public keys that tokens of the cluster are signed with."""
+    """In a base: the public keys that tokens of the cluster are signed with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class State:
     entries: dict[str, bytes]
     token_keys: tuple[str, ...]
     last: int
-    """The number of the last segment it is made of."""
+    """Number of the last segment it was built from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class _Heading:
 
 
 def encode(record: Record, epoch: int, first: int, largest: int = LARGEST) -> list[bytes]:
-    """Its segments, numbered from `first` on. The same record gives the same bytes."""
+    """Returns its segments, numbered from `first` on. The same record gives the same bytes."""
     about = {"since": record.since, "revision": record.revision, "tokenKeys": list(record.token_keys)}
     lines = [orjson.dumps({**about, "changes": len(record.changes)})]
     for key, value in record.changes.items():
@@ -75,8 +75,9 @@ def encode(record: Record, epoch: int, first: int, largest: int = LARGEST) -> li
 
 
 def replay(segments: Iterable[bytes], epoch: int, first: int, revision: int) -> State:
-    """All of the cluster, from segments numbered from `first` on, in order, as many as there are. Missing or Torn: they
-    do not reach that revision, or something is wrong with them."""
+    """Returns the state of the cluster from all consecutive segments from `first` on. Raises SegmentMissing or
+    LogCorrupted if they do not reach that revision or are invalid.
+    """
     state: State | None = None
     waiting: list[bytes] = []
     open_record: _Heading | None = None
@@ -84,7 +85,7 @@ def replay(segments: Iterable[bytes], epoch: int, first: int, revision: int) -> 
     for number, segment in enumerate(segments, first):
         heading, piece = _read(segment, epoch, number)
         if open_record is not None and heading.first != open_record.first:
-            # Its worker has ended in the midst of it, and has begun anew with a base.
+            # Its worker ended in the middle of the record and started again with a base.
             waiting, open_record = [], None
         if open_record is None:
             if heading.first != number:

@@ -1,0 +1,1 @@
+"""Copies the ManagedClusters assigned to a worker into its own root."""

@@ -1,7 +1,7 @@
-"""The subscriber: every ManagedCluster the hub gave to this worker has a copy in the worker's own root.
+"""Keeps a copy of every ManagedCluster assigned to this worker in the worker's own root.
 
-The copy goes when the hub's object is being deleted; when it has gone, and with it all it stood for, the hub is told.
-An assignment that is no longer seen is not a deletion: the copy stays.
+The copy is deleted when the hub's object is being deleted; when it and everything it stands for is gone, the hub gets
+an acknowledgement. An assignment that is no longer visible is not a deletion: the copy stays.
 """
 
 from __future__ import annotations
@@ -34,11 +34,13 @@ class Subscriber:
         registration: Registration,
         remember_after: float | None = memory.CALM_SECONDS,
     ) -> None:
-        """`remember_after`: seconds for which nothing was heard of a ManagedCluster; None: the bus needs no memory."""
+        """`save_after`: seconds without a new message after which it is saved; None: the bus needs no saved
+        messages.
+        """
         self._own, self._clock, self._bus, self._registration = own, clock, bus, registration
         self._remember_after = remember_after
         self._heard: dict[Name, tuple[int, float]] = {}
-        """The revision of each that is not remembered yet, and when it came."""
+        """The revision of each message that is not saved yet, and when it was received."""
         self.loop: Loop[Name] = Loop("fleet-subscriber", clock, self.reconcile)
         self.loop.sources.append(self._listen)
         bus.listen(self.loop.queue.add)
@@ -75,7 +77,7 @@ class Subscriber:
         return None
 
     async def _remember(self, message: Message, copy: Object) -> float | None:
-        """When to come back for it."""
+        """Saves the message if it is due; otherwise returns when it will be."""
         patch = memory.remembering(message, copy, self._registration.hub)
         if patch is None or self._remember_after is None:
             self._heard.pop(message.name, None)
@@ -108,7 +110,7 @@ class Subscriber:
 
 
 def recalling(own: Client) -> Callable[[str], Awaitable[list[Message]]]:
-    """What this worker's own root remembers of a hub."""
+    """Returns a function that loads the saved messages of a hub from this worker's own root."""
 
     async def recall(hub: str) -> list[Message]:
         copies, _ = await own.list_all(MANAGED_CLUSTERS)

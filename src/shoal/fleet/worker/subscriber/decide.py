@@ -1,6 +1,7 @@
-"""What a message of the hub means for the copy in the worker's own root. Pure.
+"""Decides what a message of the hub does to the copy in the worker's own root. Pure.
 
-The copy carries the marks of the message it was made of, so that a worker that was restarted still knows an old one.
+The copy carries the version of the message it was built from, so that a restarted worker still recognises an old
+message.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ Object = dict[str, Any]
 
 HUB, UID = "shoal.dev/hub", "shoal.dev/hub-uid"
 GENERATION, EPOCH, REVISION = "shoal.dev/hub-generation", "shoal.dev/epoch", "shoal.dev/hub-revision"
-"""Annotations of the copy: which hub it is of, and the mark of the message."""
+"""Annotations of the copy: the id of its hub, and the version of the message."""
 
 
 class Step(Enum):
@@ -33,23 +34,23 @@ class Step(Enum):
 class Decision:
     step: Step
     copy: Object | None = None
-    """To create, or the patch to update by."""
+    """The object to create, or the patch to update with."""
 
 
 def decide(message: Message, copy: Object | None, hub: str) -> Decision:
-    """`hub` is the id of the hub that sent it."""
+    """`hub_id` is the id of the hub that sent it."""
     if is_to_be_restored(message, copy):
-        return Decision(Step.NOTHING)  # all of it comes at once, the copy too
+        return Decision(Step.NOTHING)  # Everything is restored at once, including the copy.
     if copy is None:
-        # The worker's own store is the truth about what it hosts: without a copy there is nothing.
+        # The worker's own store is the truth about what it hosts: without a copy it hosts nothing.
         return Decision(Step.ACKNOWLEDGE) if message.deleting else Decision(Step.CREATE, copy_of(message, hub))
     known = mark_of(copy)
     if fleet.is_deleting(copy):
-        return Decision(Step.NOTHING)  # its end is an event of its own
+        return Decision(Step.NOTHING)  # Its deletion triggers another reconcile.
     if hub_of(copy) == hub and is_stale(known, message.mark):
-        return Decision(Step.NOTHING)  # revisions of two hubs tell nothing about each other
+        return Decision(Step.NOTHING)  # Revisions of two hubs cannot be compared.
     if message.deleting or known.uid != message.mark.uid:
-        return Decision(Step.DELETE)  # another uid: the hub has a new one of that name, and the old one is gone there
+        return Decision(Step.DELETE)  # Another uid: the hub has a new object of that name.
     if known.epoch == message.mark.epoch and fleet.spec_of(copy) == fleet.spec_of(message.managed):
         return Decision(Step.NOTHING)
     patch = {
@@ -63,8 +64,9 @@ def decide(message: Message, copy: Object | None, hub: str) -> Decision:
 
 
 def is_to_be_restored(message: Message, copy: Object | None) -> bool:
-    """Whether the hub wants it as another worker had it, and it is not here yet; or wants nothing of it any more, and
-    what is here is of before that."""
+    """True if the hub wants the state that another worker had and it is not here yet; also if it is to be deleted and
+    the copy is from before that.
+    """
     if not moving.restore_from(message.managed) or (message.deleting and copy is None):
         return False
     mark = mark_of(copy) if copy is not None else None

@@ -1,6 +1,6 @@
-"""What the hub said last of a ManagedCluster, kept with its copy: a worker that is started anew need not ask. Pure.
+"""The last message about a ManagedCluster, saved with its copy, so that a restarted worker need not fetch it. Pure.
 
-It is a memory and nothing else: whoever has forgotten is told anew. So it is written when the hub has been calm for a
+It is only a cache: a message that was not saved is fetched again. So it is written when the hub has been quiet for a
 while, not with every message.
 """
 
@@ -21,11 +21,11 @@ OBJECT = "shoal.dev/hub-object"
 """Annotation of the copy: the hub's object, without its managedFields."""
 CALM_SECONDS = 30.0
 LARGEST = 64 * 1024
-"""Bytes; a larger one is not kept, and asked for again."""
+"""Bytes; a larger object is not saved, and is fetched again."""
 
 
 def recalled(copy: Object, hub: str) -> Message | None:
-    """None: nothing is known for certain of that hub's object."""
+    """Returns the saved message; None if nothing is certain about that hub's object."""
     text = (copy["metadata"].get("annotations") or {}).get(OBJECT)
     if not text or hub_of(copy) != hub or fleet.is_deleting(copy):
         return None
@@ -39,7 +39,9 @@ def recalled(copy: Object, hub: str) -> Message | None:
 
 
 def remembering(message: Message, copy: Object, hub: str) -> Object | None:
-    """The patch of a copy that needs no other change. None: it is remembered, or not to be."""
+    """Returns the patch that saves the message in a copy without other changes; None if it is saved already, or is not
+    to be.
+    """
     if message.deleting or fleet.is_deleting(copy) or recalled(copy, hub) == message:
         return None
     if hub_of(copy) != hub or is_stale(mark_of(copy), message.mark):

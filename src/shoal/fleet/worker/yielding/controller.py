@@ -1,8 +1,9 @@
-"""Gives way: a cluster that the hub has given to another worker is closed here, and goes when that one has all of it.
+"""Hands over: a cluster that the hub has assigned to another worker is closed here, and deleted when that worker has
+restored it.
 
-It goes below the API, so that no finalizer acts on what is the other's now. That the hub does not speak of a cluster
-any more is no reason; that it says who has it in a later epoch is. The copy notes that, and the hub is told by taking
-this worker off `status.formerWorkers`: until then it keeps the ManagedCluster, and with it what it says.
+It is deleted below the API, so that no finalizer acts on what now belongs to the other worker. Silence of the hub about
+a cluster is no reason; a later epoch with another worker is. The copy records that, and the hub is told by removing
+this worker from `status.formerWorkers`: until then the hub keeps the ManagedCluster.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Yielding:
         self._registration = parts.registration
         self._data, self._fence, self._worker = data, fence, parts.worker
         self._awaited: set[Name] = set()
-        """The hub waits for the word that nothing of it is here."""
+        """ManagedClusters for which the hub waits for the confirmation that nothing is left here."""
         parts.registration.on_awaited = self._await
         self.loop: Loop[Name] = Loop("fleet-yielding", parts.clock, self.reconcile)
         parts.bus.listen(self.loop.queue.add)
@@ -51,7 +52,7 @@ class Yielding:
                 await self._say_gone(name, None)
                 self._awaited.discard(name)
             return None
-        if message is not None:  # the hub speaks of it as this worker's
+        if message is not None:  # The hub has it assigned to this worker.
             self._fence.open(hosted, self.loop.name)
             return None
         if not self._registration.joined.is_set():
@@ -62,7 +63,7 @@ class Yielding:
         try:
             managed = await self._hub.get(MANAGED_CLUSTERS, name[1], name[0])
         except (NotFound, Forbidden):
-            return SELDOM_SECONDS  # that tells nothing
+            return SELDOM_SECONDS  # That is no information.
         found = verdict(managed, copy, self._worker)
         if found is Verdict.OURS:
             return SELDOM_SECONDS
@@ -92,7 +93,7 @@ class Yielding:
             if told is not None:
                 await self._hub.update(MANAGED_CLUSTERS, told, "status")
         except (NotFound, Forbidden):
-            return  # nobody waits for it
+            return  # The hub does not wait for it.
 
     def _await(self, name: Name) -> None:
         self._awaited.add(name)

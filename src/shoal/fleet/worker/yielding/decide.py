@@ -1,4 +1,4 @@
-"""Whether a worker has to give way: only by what the hub says about who has the cluster now. Pure."""
+"""Decides whether a worker hands a cluster over, only from who holds it according to the hub. Pure."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ Object = dict[str, Any]
 
 
 LEFT = "shoal.dev/left"
-"""Annotation of a copy that goes, with its epoch: the hub has said who has it in a later one, whatever it says
-afterwards. A copy that is this worker's in a later epoch again has not left."""
+"""Annotation of a copy that is being deleted, with its epoch: the hub has named its holder in a later epoch, whatever
+it says afterwards. A copy that is this worker's again in a later epoch is not handed over.
+"""
 
 
 class Verdict(Enum):
     OURS = "ours"
-    """As far as is known."""
+    """It is this worker's, as far as is known."""
     CLOSE = "close"
-    """It is another's: nothing of it is changed here any more."""
+    """It is another worker's: nothing of it is written here any more."""
     LEAVE = "leave"
-    """And that one has all of it."""
+    """It is another worker's, which has restored all of it."""
 
 
 def verdict(managed: Object, copy: Object, worker: str) -> Verdict:
@@ -31,7 +32,7 @@ def verdict(managed: Object, copy: Object, worker: str) -> Verdict:
     if managed["metadata"]["uid"] != mark.uid or fleet.epoch(managed) <= mark.epoch or holder in ("", worker):
         return Verdict.OURS
     if not moving.restore_from(managed) or fleet.is_deleting(managed):
-        return Verdict.LEAVE  # nothing of it was ever changed here, or nobody needs it any more
+        return Verdict.LEAVE  # Nothing of it was ever written here, or it is being deleted.
     return Verdict.LEAVE if condition_is(managed, moving.RESTORED) else Verdict.CLOSE
 
 
@@ -40,7 +41,9 @@ def has_left(copy: Object) -> bool:
 
 
 def without(managed: Object, worker: str, copy: Object | None = None) -> Object | None:
-    """The ManagedCluster once nothing of it is at that worker; None: it does not wait for that, or not for this."""
+    """Returns the ManagedCluster without that worker in formerWorkers; None if the hub does not wait for it, or not for
+    this object.
+    """
     former, other = moving.former_workers(managed), copy is not None and mark_of(copy).uid != managed["metadata"]["uid"]
     if worker not in former or other:
         return None

@@ -1,1 +1,1 @@
-"""The functions of the language and of Kubernetes: one module per library, each a table of overloads."""
+"""The functions of CEL and of Kubernetes' libraries: one module per library, each a table of overloads."""

@@ -1,4 +1,4 @@
-"""Operators: arithmetic with its overflows, comparison across the numeric types, equality, `in`, indexing, size."""
+"""Operators: arithmetic with overflow checks, comparison across the numeric types, equality, `in`, indexing, size."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def _optional_key(entries: Value, key: Value) -> Optional:
 
 
 def _through(run: Callable[[Any, Any], Value], wrap: bool) -> Callable[[Optional, Any], Optional]:
-    """The same on what an optional holds; none stays none."""
+    """Applies a function to the value of an optional. None stays none."""
 
     def inside(held: Optional, key: Value) -> Optional:
         if not held.present:
@@ -152,7 +152,7 @@ def _through(run: Callable[[Any, Any], Value], wrap: bool) -> Callable[[Optional
 
 
 def _copying(a: list[Value], b: list[Value]) -> int:
-    """One unit as upstream, where lists are joined without a copy; here long ones are copied."""
+    """One unit as upstream, which concatenates lists without a copy. Here long lists are copied, so they cost more."""
     return 1 + max(len(a) + len(b) - _SHORT, 0) // _PER_COPIED
 
 

@@ -1,6 +1,6 @@
-"""May somebody do something? `authorizer.group('apps').resource('deployments').check('get').allowed()`.
+"""The authorizer library: `authorizer.group('apps').resource('deployments').check('get').allowed()`.
 
-Whom to ask comes with the value of `authorizer`; it is absent in some expressions that compile.
+The authorize function comes with the value of `authorizer`, which is absent in some expressions that compile.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ GROUP_CHECK = opaque("kubernetes.authorization.GroupCheck")
 RESOURCE_CHECK = opaque("kubernetes.authorization.ResourceCheck")
 DECISION = opaque("kubernetes.authorization.Decision")
 _CHECK = 350_000
-"""Two of them fit into one expression."""
+"""Two checks fit into the cost limit of one expression."""
 _REQUIREMENT = 50
 
 
@@ -34,7 +34,9 @@ Ask = Callable[["Wish"], Decided]
 
 
 class Wish(NamedTuple):
-    """What is asked. `account` is the namespace and name of a ServiceAccount; else it is about the user."""
+    """The attributes of a check. `account` is the namespace and name of a ServiceAccount; without it the check is for
+    the user.
+    """
 
     ask: Ask
     account: tuple[str, str] | None = None

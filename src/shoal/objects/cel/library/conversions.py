@@ -76,7 +76,7 @@ def _double_to(make: Callable[[int], Value]) -> Callable[[float], Value]:
     def convert(value: float) -> Value:
         if math.isnan(value) or math.isinf(value):
             return make(1 << 70)
-        # Upstream leaves out the bounds themselves, which as doubles are beyond the integers.
+        # Upstream excludes the bounds themselves: as doubles they are outside the integer range.
         if make is whole and not -(2.0**63) < value < 2.0**63:
             return make(1 << 70)
         return make(int(value))
@@ -106,7 +106,7 @@ def _bytes_to_text(value: bytes) -> str:
 
 
 def show_double(value: float) -> str:
-    """As Go's %g: the shortest that reads back, exponents from 1e+21."""
+    """Formats as Go's %g: the shortest text that parses back, exponents from 1e+21."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -131,7 +131,7 @@ TYPE_NAMES: dict[str, Type] = {
     "optional_type": Type("optional_type", (DYN,)),
     "net.IP": Type("net.IP"), "net.CIDR": Type("net.CIDR"),
 }  # fmt: skip
-"""Names that are types, as `type(x) == int` uses them."""
+"""Type names, as `type(x) == int` uses them."""
 
 
 OVERLOADS: list[Overload] = [

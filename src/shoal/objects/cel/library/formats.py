@@ -1,4 +1,4 @@
-"""Named formats: `format.dns1123Label().validate(name)` is none when the name is fine, else what is wrong."""
+"""Named formats: `format.dns1123Label().validate(name)` is none for a valid name, else the errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Rule = Callable[[str], list[str]]
 
 
 def _prefix(rule: Rule) -> Rule:
-    """Of a name that something is still appended to: a dash at the end is fine."""
+    """For a name prefix: a trailing dash is valid, because a suffix is appended."""
     return lambda text: rule(text[:-1] + "a" if len(text) > 1 and text.endswith("-") else text)
 
 
@@ -54,7 +54,7 @@ _RULES: dict[str, tuple[Rule, int]] = {
     "date": (_schema_format("date", "invalid date"), 83),
     "datetime": (_schema_format("datetime", "invalid datetime"), 83),
 }
-"""With the length of the expression upstream checks it by, which a check costs."""
+"""Rule, and the length of the regex upstream checks it with, which determines the cost."""
 
 _FORMATS = {name: Opaque("kubernetes.NamedFormat", name) for name in _RULES}
 _COSTS = {name: regex_of(size) for name, (_, size) in _RULES.items()}

@@ -1,4 +1,4 @@
-"""`'%s has %d'.format([...])`: the clauses of the strings library, in their first form."""
+"""`'%s has %d'.format([...])`: the clauses of the strings library in its first version."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _decimal(letter: str, value: float, precision: str | None) -> str:
 
 
 def text_of(value: Value) -> str:
-    """A value as %s writes it."""
+    """Formats a value as %s does."""
     kind = kind_of(value)
     if kind == "string":
         return str(value)
@@ -115,7 +115,7 @@ def _key(key: Value) -> str:
 
 
 def _inner(value: Value) -> str:
-    """Inside a list or map: as a literal of the language."""
+    """Formats a value inside a list or map as a literal of the language."""
     kind = kind_of(value)
     if kind == "string":
         return json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""The functions of lists and sets."""
+"""List and set functions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COMPARABLE = (INT, UINT, DOUBLE, BOOL, DURATION, TIMESTAMP, STRING, BYTES)
 _SUMMABLE: tuple[tuple[Type, Any], ...] = ((INT, 0), (UINT, UInt(0)), (DOUBLE, 0.0), (DURATION, Duration(0)))
 _ALLOCATED = 11
 _MAX_ITEMS = 1_000_000
-"""Of a list that is made from a number alone."""
+"""Maximum items of a list built from a number alone."""
 
 
 def compared(a: Value, b: Value) -> int:

@@ -1,4 +1,4 @@
-"""IP addresses and networks, as Go's netip reads them: no zones, no IPv4 in IPv6."""
+"""IP addresses and CIDRs as Go's netip parses them: no zones, no IPv4-mapped IPv6."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _link_local_multicast(held: Opaque) -> bool:
 
 
 def _global_unicast(held: Opaque) -> bool:
-    """As Go: everything that is no special address of its own."""
+    """As Go: every address that is not a special one."""
     address = held.core
     broadcast = address.version == 4 and int(address) == 0xFFFFFFFF
     special = address.is_unspecified or address.is_loopback or address.is_multicast or address.is_link_local

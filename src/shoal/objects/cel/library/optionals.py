@@ -1,4 +1,4 @@
-"""Values that may not be there: `optional.of`, `orValue`. Their syntax (`?.`, `[?]`) is the planner's."""
+"""Optional values: `optional.of`, `orValue`. Their syntax (`?.`, `[?]`) is in the planner."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OVERLOADS: list[Overload] = [
     method("hasValue", (OPTIONAL,), BOOL, lambda held: held.present),
     function("optional.unwrap", (list_of(OPTIONAL),), list_of(V), _unwrap),
     method("unwrapOpt", (list_of(OPTIONAL),), list_of(V), _unwrap),
-    # Both are short-circuited by the planner, which evaluates the second only when it is needed.
+    # The planner short-circuits both: it evaluates the second argument only if needed.
     method("or", (OPTIONAL, OPTIONAL), OPTIONAL, lambda held, other: held if held.present else other),
     method("orValue", (OPTIONAL, V), V, lambda held, other: held.value if held.present else other),
 ]

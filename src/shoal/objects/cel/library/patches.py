@@ -1,7 +1,7 @@
-"""What expressions that change objects make: `Object.spec{replicas: 3}` and `JSONPatch{op: "add", …}`.
+"""Values of mutating expressions: `Object.spec{replicas: 3}` and `JSONPatch{op: "add", …}`.
 
-Objects have no schema here: every field may be set, to anything. That each type's name is the path of its field is
-looked at when there are values (`misnamed`).
+Objects have no schema here: every field may be set to any value. `type_name_errors` checks at run time that each type
+name is the path of its field.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from shoal.objects.cel.types import DYN, STRING, Type
 from shoal.objects.cel.values import Duration, Made, Optional, Timestamp, UInt, Value
 
 _SAFE = (1 << 53) - 1
-"""Larger numbers are not the same in every reader of JSON."""
+"""Larger integers are not exact in every JSON parser."""
 
 
 class _AnyField(Mapping[str, Type]):
@@ -45,7 +45,7 @@ def struct(name: str) -> Type | None:
 
 
 def misnamed(value: Value, path: str) -> list[str]:
-    """Where the name of an object's type is not the way to it."""
+    """Returns an error for each object whose type name is not its path."""
     if value.__class__ is Made:
         found = []
         if value.kind != path:
@@ -59,7 +59,7 @@ def misnamed(value: Value, path: str) -> list[str]:
 
 
 def as_json(value: Value) -> Any:
-    """On the wire; a CelError where there is no such thing."""
+    """Converts to JSON. Raises CELError for a value without a JSON form."""
     kind = value.__class__
     if value is None or kind in (bool, str):
         return value

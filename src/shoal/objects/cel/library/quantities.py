@@ -60,7 +60,7 @@ def _comparisons(kind: Any) -> list[Overload]:
 
 
 class Version:
-    """Of semver.org: compared by its numbers, then by what was released before; builds do not count."""
+    """A semver.org version: compared by its numbers, then by its prerelease. Build metadata is ignored."""
 
     __slots__ = ("key", "numbers")
 
@@ -84,7 +84,7 @@ class Version:
 
 @lru_cache(maxsize=512)
 def _version(text: str, normalize: bool = False) -> Version:
-    """A ValueError says what is wrong."""
+    """Raises ValueError for an invalid version."""
     if not text:
         raise ValueError("Version string empty")
     parts = (text.removeprefix("v") if normalize else text).split(".", 2)

@@ -1,4 +1,4 @@
-"""The functions of strings, those of the language and those Kubernetes adds. Positions count characters."""
+"""String functions of CEL and of Kubernetes. Positions count characters."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _QUOTED = str.maketrans({
 })  # fmt: skip
 _SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _MAX_TEXT = 10_000_000
-"""Characters of a result: what the cost of an evaluation allows to read through."""
+"""Maximum characters of a result: as much as the cost limit allows to traverse."""
 
 
 def _out(index: int) -> CelError:

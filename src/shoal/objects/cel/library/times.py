@@ -1,4 +1,4 @@
-"""Timestamps and durations: reading, writing, and the parts of them, in UTC or a time zone."""
+"""Timestamps and durations: parsing, formatting, and their parts in UTC or a time zone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def read_timestamp(text: str) -> Timestamp | None:
-    """Of RFC 3339; None when it is none. Out of the years 1 to 9999 is an error."""
+    """Parses RFC 3339. Returns None for anything else. Years outside 1 to 9999 raise."""
     found = _RFC3339(text)
     if not found:
         return None
@@ -42,7 +42,7 @@ def read_timestamp(text: str) -> Timestamp | None:
 
 
 def read_duration(text: str) -> Duration | None:
-    """As Go reads it (`1h30m`, `1.5s`); None when it is none."""
+    """Parses a Go duration (`1h30m`, `1.5s`). Returns None for anything else."""
     sign, rest = (-1, text[1:]) if text[:1] == "-" else (1, text.removeprefix("+"))
     if rest == "0":
         return Duration(0)

@@ -1,4 +1,4 @@
-"""URLs as Go's net/url reads them for a request: absolute, or a path from the root."""
+"""URLs as Go's net/url parses them for a request: absolute, or a path from the root."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PATH_FINE = re.compile(r"(?:[A-Za-z0-9\-_.~!$&'()*+,;=:@/\[\]]|%[0-9A-Fa-f]{2})
 
 
 class Parts:
-    """Of a URL; two are equal when their text is."""
+    """A parsed URL. Two are equal if their texts are."""
 
     __slots__ = ("host", "path", "query", "scheme", "text")
 
@@ -55,7 +55,7 @@ class Parts:
 
 
 def parsed(text: str) -> Parts:
-    """A ValueError says why not, in Go's words."""
+    """Raises ValueError with Go's message."""
     why = "empty url" if not text else ""
     if any(char < " " or char == "\x7f" for char in text):
         why = "net/url: invalid control character in URL"

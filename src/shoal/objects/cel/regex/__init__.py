@@ -1,6 +1,7 @@
-"""Regular expressions of RE2, in linear time: what RE2 does not have (backreferences, look-around) is refused.
+"""RE2 regular expressions in linear time. Constructs RE2 does not have (backreferences, look-around) are rejected.
 
-`matches` runs on the engine of the schemas; `find` needs to know where, and runs on the machine of this package.
+`matches` runs on jsonschema-rs, as schema patterns do. `find` needs match positions and runs on this package's
+RegexMachine.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _LINEAR = jsonschema_rs.RegexOptions(size_limit=10 * 1024 * 1024)
 
 
 class Regex:
-    """One compiled expression. Use `regex`, which remembers them."""
+    """One compiled expression. Use `compile_regex`, which caches them."""
 
     def __init__(self, pattern: str) -> None:
         self._tree: Tree = parse(pattern)
@@ -33,7 +34,7 @@ class Regex:
         return self._engine.is_valid(text)
 
     def find(self, text: str) -> str:
-        """The leftmost match, or nothing."""
+        """Returns the leftmost match, or an empty string."""
         found = self.find_all(text, 1)
         return found[0] if found else ""
 
@@ -47,5 +48,5 @@ class Regex:
 
 @lru_cache(maxsize=512)
 def regex(pattern: str) -> Regex:
-    """A ValueError says, in Go's words, what is wrong with the pattern."""
+    """Raises ValueError with Go's message for an invalid pattern."""
     return Regex(pattern)

@@ -1,4 +1,4 @@
-"""Sets of characters: ranges, Unicode classes by name, and what `\\d` and `[:alpha:]` stand for."""
+"""Character sets: ranges, Unicode classes by name, and the members of Perl and POSIX classes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import jsonschema_rs
 Ranges = tuple[tuple[int, int], ...]
 _LAST = 0x10FFFF
 _FOLDED_RANGE = 2000
-"""Longer ranges are folded in ASCII only: no class of letters is written out like that."""
+"""Longer ranges are case-folded in ASCII only: nobody writes a class of letters as such a range."""
 
 _DIGIT: Ranges = ((48, 57),)
 _WORD: Ranges = ((48, 57), (65, 90), (95, 95), (97, 122))
@@ -42,14 +42,14 @@ POSIX: dict[str, Ranges] = {
 
 @dataclass(frozen=True, slots=True)
 class Set:
-    """One character of the text. A class whose name has a `^` before it is negated."""
+    """Matches one character of the text. A class whose name starts with `^` is negated."""
 
     ranges: Ranges
     classes: tuple[str, ...] = ()
     negated: bool = False
 
     def flattened(self) -> Set:
-        """The same without a negation of its own, to stand inside brackets."""
+        """Returns the same set without its own negation, for use inside brackets."""
         if not self.negated:
             return self
         if self.classes:
@@ -71,7 +71,7 @@ class Set:
 
 
 def folded(ranges: Ranges) -> Ranges:
-    """With the other case of every letter."""
+    """Returns the ranges with the other case of every letter added."""
     found = list(ranges)
     for low, high in ranges:
         for code in range(low, high + 1) if high - low < _FOLDED_RANGE else range(max(low, 0), min(high, 127) + 1):
@@ -82,7 +82,7 @@ def folded(ranges: Ranges) -> Ranges:
 
 
 def _without_surrogates(ranges: Ranges) -> list[tuple[int, int]]:
-    """They are no characters, and the engine refuses to name them."""
+    """Surrogates are not characters, and the engine rejects them."""
     found = []
     for low, high in ranges:
         for start, end in ((low, min(high, 0xD7FF)), (max(low, 0xE000), high)):

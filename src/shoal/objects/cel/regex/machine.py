@@ -1,6 +1,6 @@
-"""Where an expression matches, leftmost and first alternative first, in time linear in text and expression.
+"""Finds match positions, leftmost and first alternative first, in time linear in text and expression.
 
-All alternatives run side by side over the text, in order of preference; none is ever tried again.
+All alternatives run in parallel over the text, in order of preference. There is no backtracking.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from shoal.objects.cel.regex.classes import Set
 from shoal.objects.cel.regex.reading import Assertion, Either, Repeat, Sequence, Tree
 
 MAX_STEPS = 3_000_000
-"""Of one search, about a second."""
+"""Steps of one search, about a second."""
 
 Thread = tuple[int, int]
-"""The instruction and where its match began."""
+"""The instruction and the start of its match."""
 
 
 class Machine:
@@ -29,7 +29,7 @@ class Machine:
         self._steps = 0
 
     def matches(self, text: str, limit: int = -1) -> Iterator[tuple[int, int]]:
-        """Matches that do not overlap; an empty one never touches the one before."""
+        """Yields matches that do not overlap. An empty match never touches the one before."""
         self._steps = 0
         at, last = 0, -1
         while at <= len(text) and limit != 0:
@@ -52,7 +52,7 @@ class Machine:
         return len(self._next) - 1
 
     def _built(self, tree: Tree, then: int) -> int:
-        """The instruction at which the tree begins; after it comes `then`."""
+        """Returns the first instruction of the node. `following` is the instruction after it."""
         if isinstance(tree, Set):
             return self._put((then,), tree)
         if isinstance(tree, Assertion):
@@ -109,7 +109,7 @@ class Machine:
         return taken
 
     def _spread(self, threads: list[Thread], text: str, at: int) -> tuple[list[Thread], int | None]:
-        """The threads that wait for a character, and where the match began that is complete here."""
+        """Returns the threads that wait for a character, and the start of the match that ends here."""
         waiting: list[Thread] = []
         seen: set[int] = set()
         for entry, start in threads:
@@ -120,7 +120,7 @@ class Machine:
                     continue
                 seen.add(here)
                 if here == self._end:
-                    # What comes after is of lower preference than a match.
+                    # The remaining threads have lower preference than this match.
                     return waiting, start
                 if self._sets[here] is not None:
                     waiting.append((here, start))

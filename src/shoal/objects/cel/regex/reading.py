@@ -1,4 +1,4 @@
-"""The syntax of RE2, read to a tree, and the tree written for the engine without anything ambiguous."""
+"""Parses RE2 syntax into a tree, and writes the tree as an unambiguous pattern for the engine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shoal.objects.cel.regex.classes import PERL, POSIX, Set, folded, unicode_cl
 MAX_REPEAT = 1000
 MAX_DEPTH = 60
 MAX_SIZE = 20_000
-"""Characters and joints of the expression, repeats counted out."""
+"""Maximum number of characters and operators of the expression, with repeats expanded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class _Reader:
         return self.counted() if self.peek("{") else None
 
     def counted(self) -> tuple[int, int | None] | None:
-        """`{n}`, `{n,}` or `{n,m}`; anything else is a brace that means itself."""
+        """Parses `{n}`, `{n,}` or `{n,m}`. Any other brace is a literal."""
         end = self.text.find("}", self.at)
         least, comma, most = self.text[self.at + 1 : end].partition(",") if end > 0 else ("", "", "")
         if not _digits(least) or (most and not _digits(most)):
@@ -210,7 +210,7 @@ class _Reader:
         self.at = end + 1
 
     def modified(self, start: int) -> bool:
-        """`(?i)` changes the flags and is over (false); `(?i:` opens a group."""
+        """`(?i)` sets flags and ends (returns False). `(?i:` opens a group."""
         changed, value, any_flag = self.flags, True, False
         names = {"i": "fold", "m": "lines", "s": "dot_all", "U": "swap"}
         while self.at < len(self.text):
@@ -259,7 +259,7 @@ class _Reader:
         return Set((), (name,), negated)
 
     def code(self, start: int) -> int:
-        """The character an escape means."""
+        """Returns the character of an escape."""
         char = self.text[self.at]
         self.at += 1
         if char in _CONTROL:

@@ -1,4 +1,4 @@
-"""The loop that looks, now and then, for NodeClaims whose machine is gone though nobody told."""
+"""Deletes NodeClaims whose instance disappeared without an event, in periodic sweeps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NodeClaims whose machine is nowhere among those the provider has. Pure."""
+"""Finds NodeClaims whose instance the provider does not list. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ Object = dict[str, Any]
 def abandoned(
     claims: Iterable[Object], instances: Iterable[Instance], nodes: Callable[[Object], Iterable[Object]]
 ) -> list[Object]:
-    """Registered once, so that there was a machine. A node that is Ready runs on one, whatever the provider lists."""
+    """Only registered NodeClaims, which once had an instance. A Ready node runs on some machine, whatever the provider
+    lists.
+    """
     there = {each.provider_id for each in instances if not each.going}
     return [
         claim

@@ -1,0 +1,1 @@
+"""NodeRegistrationHealthy condition of NodePools."""

@@ -1,4 +1,4 @@
-"""The loop that says on a NodePool whether its NodeClaims become nodes."""
+"""Maintains the NodeRegistrationHealthy condition of NodePools."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class RegistrationHealth:
         self._rings: dict[str, Ring] = {}
         """By uid of the NodePool."""
         self._classes: dict[str, int] = {}
-        """The generation of its node class that the ring is about."""
+        """Generation of the node class that the outcomes refer to."""
         view.pools.listen(self._pool)
         view.classes.listen(self._class)
 
     def record(self, cluster: str, claim: Object, outcome: Outcome) -> None:
-        """Of a NodeClaim that became a node, or was given up."""
+        """Records that a NodeClaim registered or failed."""
         pool = self._view.pools.get(cluster, pool_of(claim))
         if pool is not None and is_of(claim, pool):
             uid = pool["metadata"]["uid"]
@@ -79,5 +79,5 @@ class RegistrationHealth:
             try:
                 written = await self._homes.client(cluster).update(POOLS, new, "status")
             except NotFound:
-                return  # the pool is gone, or its cluster
+                return  # the pool or its cluster was deleted
             self._view.pools.learn(cluster, written)

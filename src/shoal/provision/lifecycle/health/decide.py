@@ -1,4 +1,4 @@
-"""Whether the NodeClaims of a NodePool become nodes: judged by the last few of them. Pure."""
+"""Registration health of a NodePool, judged by its last few NodeClaims. Pure."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from shoal.objects.conditions import condition_is, get_condition, set_condition
 
 Object = dict[str, Any]
 Outcome = tuple[str, str] | None
-"""Why a NodeClaim did not become a node: reason and message. None: it did."""
+"""Reason and message why a NodeClaim did not become a node; None: it did."""
 Ring = tuple[Outcome, ...]
 
 SIZE, UNHEALTHY = 4, 2
-"""How many are remembered, and with how many failures among them the pool is not healthy."""
+"""Number of outcomes kept, and the number of failures among them that make the pool unhealthy."""
 FAILED: Outcome = ("RegistrationFailed", "Failed to register node")
 
 
@@ -22,7 +22,7 @@ def after(ring: Ring, outcome: Outcome) -> Ring:
 
 
 def failure(claim: Object) -> Outcome:
-    """Of a NodeClaim that was given up."""
+    """Outcome of a NodeClaim that was deleted by a liveness timeout."""
     launched = get_condition(claim, LAUNCHED) or {}
     if launched.get("status") == "True":
         return FAILED
@@ -30,7 +30,7 @@ def failure(claim: Object) -> Outcome:
 
 
 def remembered(pool: Object) -> Ring:
-    """As far as its status tells: for who was not there."""
+    """Restores outcomes from the status, after a restart."""
     if condition_is(pool, NODE_REGISTRATION_HEALTHY):
         return (None,)
     if condition_is(pool, NODE_REGISTRATION_HEALTHY, "False"):
@@ -40,13 +40,13 @@ def remembered(pool: Object) -> Ring:
 
 
 def is_outdated(pool: Object) -> bool:
-    """It has changed since: what was tried before says nothing of it."""
+    """True if the NodePool changed since: earlier outcomes do not apply."""
     said = get_condition(pool, NODE_REGISTRATION_HEALTHY)
     return said is None or said.get("observedGeneration") != pool["metadata"].get("generation")
 
 
 def with_health(pool: Object, ring: Ring, now: str) -> Object:
-    """The very same where nothing changes. One failure alone says nothing."""
+    """Returns the same object if nothing changes. A single failure is inconclusive."""
     failures = [outcome for outcome in ring if outcome is not None]
     if len(failures) >= UNHEALTHY:
         status, said = "False", failures[-1]
@@ -66,6 +66,6 @@ def with_health(pool: Object, ring: Ring, now: str) -> Object:
 
 
 def is_of(claim: Object, pool: Object) -> bool:
-    """It was made by this very pool, not by one of the same name before it."""
+    """True if the NodeClaim was created by this NodePool, not by an earlier one of the same name."""
     owners = claim["metadata"].get("ownerReferences") or ()
     return any(each.get("kind") == NODE_POOL and each.get("uid") == pool["metadata"]["uid"] for each in owners)

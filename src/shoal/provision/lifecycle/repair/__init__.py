@@ -1,0 +1,1 @@
+"""Node repair: replaces nodes that stay unhealthy."""

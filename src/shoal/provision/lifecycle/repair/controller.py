@@ -1,4 +1,4 @@
-"""The loop that replaces nodes that stay ill: their end waits for no budget, since nothing runs there as it should."""
+"""Replaces nodes that stay unhealthy. No disruption budget applies, because nothing runs properly there."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from shoal.runtime.recorder import NORMAL, WARNING, Recorder
 Object = dict[str, Any]
 
 BLOCKED_SECONDS = 300.0
-"""Until it is looked at again where too many are ill."""
+"""Requeue interval while too many nodes are unhealthy."""
 
 
 class Repair:

@@ -1,4 +1,4 @@
-"""Which nodes are ill for longer than is tolerated, and when so many are that no more is replaced. Pure."""
+"""Finds nodes that are unhealthy for longer than tolerated, and when repair is blocked because too many are. Pure."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from shoal.provision.cloudprovider import RepairPolicy
 Object = dict[str, Any]
 
 UNHEALTHY_SHARE = 0.2
-"""Of the nodes of a NodePool, rounded up: beyond that something else is wrong than the nodes."""
+"""Share of a NodePool's nodes, rounded up. Beyond it the cause is assumed to be elsewhere than in the nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Illness:
     condition: str
     at: float
-    """From when on it is not tolerated any more."""
+    """Time at which the toleration ends."""
 
 
 def illness(node: Object, policies: Sequence[RepairPolicy]) -> Illness | None:
-    """The one that is tolerated no longer first; None: the node is well."""
+    """Condition whose toleration ends first; None if the node is healthy."""
     found = []
     for policy in policies:
         said = get_condition(node, policy.condition)
@@ -36,11 +36,11 @@ def illness(node: Object, policies: Sequence[RepairPolicy]) -> Illness | None:
 
 
 def too_many_ill(nodes: Iterable[Object], policies: Sequence[RepairPolicy]) -> bool:
-    """Among the nodes of a NodePool, or of the cluster for a NodeClaim of none."""
+    """Checked among the nodes of a NodePool, or of the cluster for a NodeClaim without a pool."""
     ill = [illness(node, policies) is not None for node in nodes]
     return sum(ill) > math.ceil(UNHEALTHY_SHARE * len(ill))
 
 
 def snake_case(name: str) -> str:
-    """`MemoryPressure` as metrics say it."""
+    """`MemoryPressure` as `memory_pressure`, for metrics."""
     return "".join(f"_{each.lower()}" if each.isupper() else each for each in name).lstrip("_")

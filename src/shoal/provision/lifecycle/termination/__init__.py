@@ -1,0 +1,1 @@
+"""Node termination: cordon, drain, volume detachment, instance termination."""

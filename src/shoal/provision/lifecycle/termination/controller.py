@@ -1,4 +1,6 @@
-"""The loop of nodes that go: no new pods, the old ones out in order, volumes detached, the machine gone, then they."""
+"""Node termination controller: taints the node, evicts its pods in order, waits for volume detachment, terminates the
+instance and removes the finalizer.
+"""
 
 from __future__ import annotations
 
@@ -47,13 +49,13 @@ from shoal.runtime.recorder import NORMAL, WARNING, Recorder
 Object = dict[str, Any]
 
 MIN_DRAIN_SECONDS = 5.0
-"""A scheduler may not have seen the taint yet: so long pods may still come."""
+"""Minimum drain time: a scheduler that has not seen the taint yet may still bind pods."""
 LOOK_SECONDS, MACHINE_SECONDS = 1.0, 5.0
-"""While pods or volumes are going, and while the machine is: in case nobody tells."""
+"""Poll intervals while pods or volumes are leaving, and while the instance terminates, in case no event arrives."""
 TOGETHER = 20
-"""So many nodes at most are emptied at one pace."""
+"""Maximum number of nodes drained at a common pace."""
 TOLD_AGAIN_SECONDS = 120.0
-"""Until the same is said of a node once more."""
+"""Interval after which the same Event is recorded again for a node."""
 ATTACHMENTS = Kind("storage.k8s.io", "v1", "volumeattachments", namespaced=False)
 VOLUME_CLAIMS = Kind("", "v1", "persistentvolumeclaims")
 
@@ -66,7 +68,7 @@ class Termination:
         self._recorder, self._clock = recorder, clock
         self._evictions = Evictions(homes, recorder, clock)
         self._said: dict[str, dict[str, tuple[str, float]]] = {}
-        """By uid of a node and reason: what was said last, and when."""
+        """By uid of a node and reason: last message and its time."""
         self.loop: Loop[Place] = Loop("node-termination", clock, self.reconcile, workers=8)
         view.nodes.listen(self._node)
         view.pods.listen(self._pod)
@@ -105,11 +107,11 @@ class Termination:
             raise Later("not everything has been listed yet")
         claim = self._pairs.claim_of(cluster, node)
         if claim is None and CLASS_LABEL not in (node["metadata"].get("labels") or {}):
-            return None  # another provisioner's
+            return None  # managed by another provisioner
         try:
             return await self._advance(cluster, node, claim)
         except NotFound:
-            return None  # it is gone, or its cluster
+            return None  # the node or its cluster was deleted
         except NotYet as error:
             raise Later(str(error)) from error
 
@@ -138,7 +140,7 @@ class Termination:
         return await self._patch(cluster, node, {**patch, "metadata": metadata})
 
     async def _drain(self, cluster: str, node: Object, claim: Object | None) -> tuple[float | None, Object | None]:
-        """When to look again (None: nobody is left), and the NodeClaim with what is to be said of it."""
+        """Returns the requeue interval (None: no pods left) and the NodeClaim with its new conditions."""
         now, name = self._clock.now(), node["metadata"]["name"]
         deadline = termination_time(claim) if claim is not None else None
         if deadline is not None:
@@ -170,7 +172,7 @@ class Termination:
         return min(each for each in times if each is not None) + 0.001
 
     def _in_turn(self, cluster: str, claim: Object | None, evict: tuple[Object, ...]) -> tuple[Object, ...]:
-        """Nodes that are let go to save something are emptied together, as it was planned."""
+        """Nodes removed by consolidation are drained together, in the planned order."""
         claims = [each for each in self._view.claims.of(cluster) if is_going(each) and _is_disrupted(each)]
         if claim is None or not _is_disrupted(claim) or len(claims) > TOGETHER:
             return evict
@@ -198,7 +200,7 @@ class Termination:
         try:
             attachments, _ = await client.list_all(ATTACHMENTS)
         except NotFound:
-            return []  # a server without them
+            return []  # the server does not serve VolumeAttachments
         if not pending_attachments(attachments, name, {}):
             return []
         staying = {}

@@ -1,4 +1,4 @@
-"""How a node is emptied: who has to leave, in which order, asked or told, and what its machine waits for. Pure."""
+"""Drain decisions: which pods leave, in which order, by eviction or deletion, and what the instance waits for. Pure."""
 
 from __future__ import annotations
 
@@ -14,33 +14,32 @@ from shoal.provision.pods import is_not_to_be_disrupted, largest_first, size
 Object = dict[str, Any]
 
 STUCK_SECONDS = 60.0
-"""A pod that has been going for so long past its grace is not waited for."""
+"""A pod that exceeds its grace period by this much is not waited for."""
 SHORTEST_GRACE = 1
-"""Less would take the pod out of the store while it runs."""
+"""A shorter grace period would remove the pod from the store while it runs."""
 GRACE_SECONDS = 30
-"""Of a pod that does not say: the API's default."""
+"""The API's default grace period."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
-"""Between tries to evict a pod that its budget holds."""
+"""Backoff between eviction attempts that a PodDisruptionBudget refuses."""
 _CRITICAL = ("system-cluster-critical", "system-node-critical")
 
 
 @dataclass(frozen=True, slots=True)
 class Drain:
     delete: tuple[tuple[Object, int], ...] = ()
-    """Now, whatever budgets say, with so many seconds to end."""
+    """Pods to delete now, without regard to budgets, with their grace period in seconds."""
     evict: tuple[Object, ...] = ()
-    """Those whose turn it is, the largest first: who comes early finds room elsewhere, and small ones fit what is
-    left."""
+    """Pods of the current group, largest first: large pods find room early, and small ones fit what is left."""
     kept: tuple[Object, ...] = ()
-    """Their turn too, but they are not to be disrupted."""
+    """Pods of the current group that must not be disrupted."""
     left: int = 0
-    """Pods on the node that have to leave, those that are going too."""
+    """Pods that have to leave, including those being deleted."""
     again: float | None = None
-    """Seconds until time alone changes something."""
+    """Seconds until the next forced deletion."""
 
 
 def drain(pods: Iterable[Object], deadline: float | None, now: float) -> Drain:
-    """Daemons leave after those they serve, critical pods last; at the deadline nobody's turn is waited for."""
+    """DaemonSet pods leave after the pods they serve, critical pods last. At the deadline the order is ignored."""
     waiting = [pod for pod in pods if waits_for_eviction(pod, now)]
     told = [(pod, _told_at(pod, deadline, now)) for pod in waiting]
     later = [at - now for _, at in told if at is not None and at > now]
@@ -58,7 +57,9 @@ def drain(pods: Iterable[Object], deadline: float | None, now: float) -> Drain:
 
 
 def waits_for_eviction(pod: Object, now: float) -> bool:
-    """It has to leave before the machine goes: not if it has ended, is the node's own, or stays on purpose."""
+    """True if the pod must leave before the instance terminates: not if it is finished, static, or tolerates the
+    disruption taint.
+    """
     if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
         return False
     return is_drainable(pod, now)
@@ -84,12 +85,12 @@ def _is_of(pod: Object, kind: str) -> bool:
 
 
 def _told_at(pod: Object, deadline: float | None, now: float) -> float | None:
-    """When the pod is deleted for the deadline's sake: in time for all of its grace. None: it is not."""
+    """Time at which the pod is deleted so that its whole grace period ends by the deadline; None: not at all."""
     if deadline is None:
         return None
     ends = parse_time(pod["metadata"].get("deletionTimestamp"))
     if ends is not None and ends <= max(deadline, now + SHORTEST_GRACE):
-        return None  # it is going, and early enough
+        return None  # it is being deleted and ends in time
     grace = pod["spec"].get("terminationGracePeriodSeconds")
     return deadline - (GRACE_SECONDS if grace is None else grace)
 
@@ -99,13 +100,13 @@ def _grace(deadline: float | None, now: float) -> int:
 
 
 def in_turn(pods: Iterable[Object], waiting: Iterable[Object]) -> tuple[Object, ...]:
-    """Those that nobody who waits, on whichever node, is much larger than: the scheduler is to see large pods first."""
+    """Pods that no pending pod on any node exceeds by a size class: the scheduler should see large pods first."""
     largest = max(map(_rank, waiting), default=0)
     return tuple(pod for pod in pods if _rank(pod) >= largest)
 
 
 def _rank(pod: Object) -> int:
-    """Half as large is another one: with one for each size, nodes would be emptied slowly."""
+    """Size class: doubles per class. One class for each size would drain nodes slowly."""
     return size(pod)[0].bit_length()
 
 
@@ -114,7 +115,7 @@ def eviction_pause(refusals: int) -> float:
 
 
 def cordon_patch(node: Object) -> Object | None:
-    """No new pods, no traffic from outside. None when it is so."""
+    """Patch with the disruption taint and the load balancer exclusion label; None if both are set."""
     metadata, taints = node["metadata"], (node.get("spec") or {}).get("taints") or []
     found: Object = {}
     if (metadata.get("labels") or {}).get(EXCLUDE_BALANCERS) != "karpenter":
@@ -126,7 +127,7 @@ def cordon_patch(node: Object) -> Object | None:
 
 
 def claims_of_staying(pods: Iterable[Object], now: float) -> set[tuple[str, str]]:
-    """Namespace and name of the PersistentVolumeClaims of pods that stay: nobody waits for their volumes."""
+    """Namespace and name of the PersistentVolumeClaims of pods that stay. Their volumes are not waited for."""
     found = set()
     for pod in pods:
         if is_drainable(pod, now):
@@ -141,7 +142,7 @@ def claims_of_staying(pods: Iterable[Object], now: float) -> set[tuple[str, str]
 
 
 def pending_attachments(attachments: Iterable[Object], node: str, staying: Mapping[str, object]) -> list[str]:
-    """Names of the VolumeAttachments that have to go first; `staying`: volumes that are not waited for."""
+    """Names of the VolumeAttachments that must be removed first. `staying`: volumes that are not waited for."""
     found = []
     for each in attachments:
         spec = each.get("spec") or {}

@@ -1,4 +1,4 @@
-"""Pods asked to leave through the Eviction API, and asked again, less and less often, while a budget says no."""
+"""Evicts pods through the Eviction API, with backoff while a PodDisruptionBudget refuses."""
 
 from __future__ import annotations
 
@@ -24,40 +24,40 @@ Object = dict[str, Any]
 
 AT_ONCE = 16
 PATIENCE_SECONDS = 10.0
-"""So long smaller pods wait for one that its budget holds."""
+"""Time that smaller pods wait for a larger one that a PodDisruptionBudget blocks."""
 REFUSED = (429, 500)
-"""How a budget says no, and how several budgets for one pod do."""
+"""Status codes of a refusal by one PodDisruptionBudget, and by several for one pod."""
 
 
 class Evictions:
     def __init__(self, homes: Homes, recorder: Recorder, clock: Clock) -> None:
         self._homes, self._recorder, self._clock = homes, recorder, clock
         self._refused: dict[str, tuple[int, float, str]] = {}
-        """By uid: how often, until when the pod is left alone, and in which words."""
+        """By uid: refusals, time of the next attempt, and the message."""
         self._asked: dict[str, float] = {}
-        """By uid: when a pod that is still there was first asked."""
+        """By uid: time of the first eviction request of a pod that still exists."""
 
     async def ask(self, cluster: str, pods: tuple[Object, ...], reason: str) -> list[str]:
-        """Why they stay, of those that do."""
+        """Returns the refusal messages of the pods that stay."""
         now = self._clock.monotonic()
         for pod in pods:
             self._asked.setdefault(pod["metadata"]["uid"], now)
         due = [pod for pod in pods if self._refused.get(pod["metadata"]["uid"], (0, 0.0, ""))[1] <= now]
         for _, alike in itertools.groupby(due, key=size):
-            some = list(alike)  # those of one size together, and only then smaller ones
+            some = list(alike)  # pods of equal size in parallel, smaller ones afterwards
             for start in range(0, len(some), AT_ONCE):
                 await asyncio.gather(*(self._evict(cluster, pod, reason) for pod in some[start : start + AT_ONCE]))
         refused = (self._refused.get(pod["metadata"]["uid"]) for pod in pods)
         return [each[2] for each in refused if each is not None]
 
     def again(self, pods: tuple[Object, ...]) -> float | None:
-        """Seconds until one of them is asked again."""
+        """Seconds until the next eviction attempt of one of the pods."""
         now = self._clock.monotonic()
         refused = (self._refused.get(pod["metadata"]["uid"]) for pod in pods)
         return min((max(each[1] - now, 0.0) for each in refused if each is not None), default=None)
 
     def is_early(self, pod: Object) -> bool:
-        """It was not asked yet, or so lately that others may wait for it."""
+        """True if the pod was not requested yet, or so recently that smaller pods still wait for it."""
         return self._clock.monotonic() < self._asked.get(pod["metadata"]["uid"], math.inf) + PATIENCE_SECONDS
 
     def forget(self, uid: str) -> None:
@@ -65,7 +65,7 @@ class Evictions:
         self._asked.pop(uid, None)
 
     async def tell(self, cluster: str, pod: Object, seconds: int, deadline: float) -> None:
-        """The node's time is up: no budget is asked."""
+        """Deletes a pod at the termination deadline, without regard to PodDisruptionBudgets."""
         grace = pod["spec"].get("terminationGracePeriodSeconds", GRACE_SECONDS)
         said = f"Deleted for the end of its node at {rfc3339(deadline)}, with {seconds} of its {grace} seconds of grace"
         said += ", past its budget and any karpenter.sh/do-not-disrupt"
@@ -84,11 +84,11 @@ class Evictions:
         try:
             await client.call("POST", client.path(PODS, name, namespace, "eviction"), body=body)
         except MethodNotSupported:
-            await self._delete(cluster, pod)  # a server without evictions
+            await self._delete(cluster, pod)  # the server does not serve evictions
         except StatusError as error:
             PODS_EVICTION_REQUESTS.inc(cluster, code=str(error.code))
             if isinstance(error, NotFound | Conflict):
-                self.forget(uid)  # it is gone, or another of its name is there
+                self.forget(uid)  # it is gone, or another pod has its name
                 return
             if error.code not in REFUSED:
                 raise
@@ -112,7 +112,7 @@ class Evictions:
 
 
 def disruption_reason(claim: Object | None) -> str:
-    """Why its pods have to go."""
+    """Reason for the eviction of the NodeClaim's pods."""
     if claim is not None and condition_is(claim, DISRUPTION_REASON):
         return str((get_condition(claim, DISRUPTION_REASON) or {}).get("reason") or "")
     return "Forceful Termination"

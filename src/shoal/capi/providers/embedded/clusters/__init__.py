@@ -1,1 +1,1 @@
-"""The EmbeddedCluster loop."""
+"""The EmbeddedCluster reconciler."""

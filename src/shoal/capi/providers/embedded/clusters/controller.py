@@ -1,4 +1,4 @@
-"""The EmbeddedCluster loop: hosts a cluster as a logical cluster of this server."""
+"""Reconciles EmbeddedClusters: hosts each as a logical cluster of the hosting server."""
 
 from __future__ import annotations
 
@@ -21,14 +21,12 @@ from shoal.runtime.loop import Loop
 Object = dict[str, Any]
 
 WORKERS = 32
-"""More than machines have: a cluster that is there lets its machines go on."""
+"""More than machines have: machines wait for their cluster."""
 ACCOUNTS = Kind("", "v1", "serviceaccounts")
 BINDINGS = Kind("rbac.authorization.k8s.io", "v1", "clusterrolebindings", namespaced=False)
 
 
 class EmbeddedClusterLoop:
-    """Keys are EmbeddedClusters."""
-
     def __init__(self, resources: EmbeddedResources, clock: Clock, server: Callable[[], Server]) -> None:
         self._resources, self._clock, self._server = resources, clock, server
         self.loop: Loop[Name] = Loop("capi-embeddedclusters", clock, self.reconcile, WORKERS)
@@ -106,7 +104,7 @@ class EmbeddedClusterLoop:
             await resources.logical_clusters.delete(logical)
 
     async def _administrator(self, hosted: str) -> None:
-        """The account comes first: a token Secret without it would be taken for an orphan."""
+        """The ServiceAccount is created first: a token Secret without it would be collected as an orphan."""
         client = self._resources.host.at(hosted)
         create, namespace = self._resources.credentials.create, embedded.ADMIN_NAMESPACE
         await _ensure(partial(client.create, ACCOUNTS, embedded.admin_account(), namespace))

@@ -1,6 +1,8 @@
-"""What an EmbeddedCluster needs next: its logical cluster, an administrator in it, the kubeconfig, its status. Pure.
+"""Decides the next step of an EmbeddedCluster: its logical cluster, an administrator in it, the kubeconfig, its status.
+Pure.
 
-It fulfils the contracts of infrastructure and of control planes. Its deletion waits for the logical cluster to go.
+It fulfils the infrastructure and the control plane contract. Its deletion waits for the deletion of the logical
+cluster.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9._-]+")
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """The API server that hosts: its base URL, and the certificate that clients trust, as PEM."""
+    """The hosting API server: base URL, and the CA certificate for clients as PEM."""
 
     url: str
     authority: str
@@ -61,17 +63,17 @@ class Snapshot:
 @dataclass(frozen=True, slots=True)
 class Decision:
     patch: Object | None = None
-    """Of the EmbeddedCluster. The rest is decided anew after it."""
+    """Patch of the EmbeddedCluster. The rest is decided again after it."""
     host: Object | None = None
-    """LogicalCluster to create."""
+    """The LogicalCluster to create."""
     upgrade: Object | None = None
     """Patch of the LogicalCluster."""
     administrator: bool = False
-    """Account, role and Secret are to be made in the hosted cluster."""
+    """Whether to create ServiceAccount, ClusterRoleBinding and token Secret in the hosted cluster."""
     kubeconfig: Object | None = None
-    """Secret to create, or as it should be."""
+    """The Secret to create or update."""
     delete: bool = False
-    """The LogicalCluster."""
+    """Whether to delete the LogicalCluster."""
     status: Object | None = None
 
 
@@ -111,7 +113,7 @@ def decide(seen: Snapshot, server: Server, now: str) -> Decision:
 
 
 def unhosted(obj: Object, cluster: Object | None, now: str) -> Object | None:
-    """The EmbeddedCluster as it should be where nothing hosts it; None when it is."""
+    """The EmbeddedCluster with its desired status without a hosting server; None if it is current."""
     if is_paused(cluster, obj):
         new = only(obj, paused_condition(True, cluster), now)
         return None if new is obj else new
@@ -128,7 +130,7 @@ def _deletion(seen: Snapshot, mine: bool, now: str) -> Decision:
 
 
 def _taken(seen: Snapshot) -> Condition:
-    """A logical cluster of that name belongs to somebody else, or is still on its way out."""
+    """A logical cluster of that name belongs to another owner, or is still being deleted."""
     assert seen.logical is not None
     name = seen.logical["metadata"]["name"]
     if is_deleting(seen.logical):
@@ -158,14 +160,14 @@ def _patch(obj: Object, server: Server) -> Object | None:
 
 
 def _token(credential: Object | None) -> str:
-    """Whoever administers the hosted cluster may write that Secret: only what looks like a token gets any further."""
+    """Administrators of the hosted cluster can write that Secret: only text that looks like a token is accepted."""
     encoded = str(((credential or {}).get("data") or {}).get("token", ""))
     token = base64.b64decode(encoded).decode(errors="replace")
     return token if _TOKEN.fullmatch(token) else ""
 
 
 def _kubeconfig(seen: Snapshot, cluster: Object, server: Server, token: str) -> Object | None:
-    """The Secret as it should be; None when it is."""
+    """The desired Secret; None if it is current."""
     metadata = seen.infrastructure["metadata"]
     name = cluster["metadata"]["name"]
     url = f"{server.url.rstrip('/')}/clusters/{hosted_name(metadata['namespace'], metadata['name'])}"
@@ -206,7 +208,7 @@ def _provisioned(obj: Object, version: str, now: str) -> Object | None:
 
 
 def _said(obj: Object, ready: Condition, now: str) -> Decision:
-    """What was reached once stays in status, whatever Ready says now."""
+    """Fields that were reached before stay in the status, whatever Ready is now."""
     status = {key: value for key, value in (obj.get("status") or {}).items() if key != "conditions"}
     new = with_status(obj, status, [ready, paused_condition(False, None)], now)
     return Decision(status=None if new is obj else new)

@@ -1,1 +1,1 @@
-"""The EmbeddedMachine loop."""
+"""The EmbeddedMachine reconciler."""

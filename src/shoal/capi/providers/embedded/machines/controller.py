@@ -1,4 +1,4 @@
-"""The EmbeddedMachine loop: a Node in the hosted cluster for each machine."""
+"""Reconciles EmbeddedMachines: one Node in the hosted cluster for each."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ WORKERS = 16
 
 
 class EmbeddedMachineLoop:
-    """Keys are EmbeddedMachines."""
-
     def __init__(self, resources: EmbeddedResources, clock: Clock) -> None:
         self._resources, self._clock = resources, clock
         self.loop: Loop[Name] = Loop("capi-embeddedmachines", clock, self.reconcile, WORKERS)
@@ -36,7 +34,7 @@ class EmbeddedMachineLoop:
                 self.loop.queue.add(name_of(machine))
 
     def _node(self, obj: Object) -> None:
-        """Its being there matters, not how it is."""
+        """Only the existence of the Node matters, not its state."""
         cluster, _, name = key_of(obj)
         if self._resources.nodes.get("", name, cluster) is None or capi.is_deleting(obj):
             self.loop.queue.add((embedded.hosted_owner(cluster)[0], name))
@@ -58,7 +56,7 @@ class EmbeddedMachineLoop:
         resources = self._resources
         namespace, name = name_of(obj)
         machine = resources.core.machines.get(namespace, capi.owner_of(obj, capi.MACHINE))
-        # A Machine that has gone before leaves the label, by which the Node is still found.
+        # If the Machine was deleted first, the label still names the cluster of the Node.
         cluster = capi.cluster_name(machine) if machine is not None else capi.labels_of(obj).get(capi.CLUSTER_NAME, "")
         hosted = resources.hosted(namespace, cluster)
         return Snapshot(

@@ -1,7 +1,7 @@
-"""What an EmbeddedMachine needs next: its provider id, its Node, its status, or one step of its deletion. Pure.
+"""Decides the next step of an EmbeddedMachine: provider id, Node, status, or one step of its deletion. Pure.
 
-A machine is bought at once and its Node is there after the startup delay. A Node that vanishes comes back while
-the machine exists: it is still powered on.
+A machine is provisioned at once; its Node appears after the startup delay. A Node that is deleted is created again
+while the machine exists: the machine is still powered on.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ class Snapshot:
     logical: Object | None
     """The LogicalCluster its Node belongs to."""
     node: Object | None
-    """The Node of its name there."""
+    """The Node of the same name in that cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
     patch: Object | None = None
-    """Of the EmbeddedMachine. The rest is decided anew after it."""
+    """Patch of the EmbeddedMachine. The rest is decided again after it."""
     create: Object | None = None
-    """The Node."""
+    """The Node to create."""
     crash: Object | None = None
-    """Patch of the Node of a machine that is lost."""
+    """Patch of the Node of a lost machine."""
     delete: bool = False
-    """The Node."""
+    """Whether to delete the Node."""
     status: Object | None = None
     again: float | None = None
 
 
 def decide(seen: Snapshot, now: float, stamp: str) -> Decision:
-    """`stamp` is `now` as text."""
+    """`now_rfc3339` is `now` as text."""
     obj = seen.infrastructure
     if is_paused(seen.cluster, obj):
         new = only(obj, paused_condition(True, seen.cluster), stamp)
@@ -86,7 +86,7 @@ def _failed(seen: Snapshot, failure: Failure, stamp: str) -> Decision:
 
 
 def _deletion(seen: Snapshot) -> Decision:
-    """A Node that is on its way out may wait for others; the machine is off all the same."""
+    """A deleting Node may wait for finalizers of others; the machine is off all the same."""
     node_left = seen.node is not None and _is_mine(seen) and not is_deleting(seen.node)
     if node_left and seen.logical is not None and not is_deleting(seen.logical):
         return Decision(delete=True)
@@ -119,7 +119,7 @@ def _patch(obj: Object) -> Object | None:
 
 
 def _delay(obj: Object, now: float) -> float:
-    """Seconds until the Node may be there."""
+    """Seconds until the Node may be created."""
     created = parse_time(obj["metadata"].get("creationTimestamp")) or now
     wait = seconds(obj["spec"].get("startupDelay"))
     return created + wait - now if wait else 0.0
@@ -152,7 +152,7 @@ def _provisioned(obj: Object, ready: Condition, now: str) -> Object | None:
 
 
 def _said(obj: Object, ready: Condition, now: str) -> Object | None:
-    """What was reached once stays in status, whatever Ready says now."""
+    """Fields that were reached before stay in the status, whatever Ready is now."""
     status = {key: value for key, value in (obj.get("status") or {}).items() if key != "conditions"}
     new = with_status(obj, status, [ready, paused_condition(False, None)], now)
     return None if new is obj else new
